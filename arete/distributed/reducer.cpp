@@ -74,8 +74,9 @@ std::shared_ptr<Reducer> Reducer::make(std::vector<Tensor> parameters,
   ARETE_CHECK(!parameters.empty(), ValueError("Reducer", "there are no parameters"));
   ARETE_CHECK(names.empty() || names.size() == parameters.size(),
               ValueError("Reducer", "there must be a name for each parameter, or none"));
-  ARETE_CHECK(options.bucket_bytes > 0 && options.first_bucket_bytes > 0,
-              ValueError("Reducer", "the size of buckets must be positive"));
+  const std::vector<int64_t>& bytes = options.bucket_bytes;
+  ARETE_CHECK(!bytes.empty() && std::ranges::all_of(bytes, [](int64_t n) { return n > 0; }),
+              ValueError("Reducer", "the sizes of buckets must be positive"));
   std::shared_ptr<Reducer> reducer(
       new Reducer(std::move(parameters), std::move(names), std::move(group), options));
   for (size_t i = 0; i < reducer->parameters_.size(); ++i)
@@ -108,6 +109,7 @@ std::string Reducer::name_of(size_t place) const {
 void Reducer::make_buckets(std::span<const size_t> order) {
   buckets_.clear();
   where_.assign(parameters_.size(), {});
+  const std::vector<int64_t>& limits = options_.bucket_bytes;
   // A bucket of each device and dtype is open, until it is full; it counts from its first gradient.
   std::map<std::pair<std::string, DType>, std::pair<size_t, int64_t>> open;
   for (const size_t place : order) {
@@ -116,7 +118,7 @@ void Reducer::make_buckets(std::span<const size_t> order) {
         open.try_emplace({p.device().to_string(), p.dtype()}, buckets_.size(), 0);
     auto& [index, bytes] = at->second;
     if (is_new) buckets_.emplace_back();
-    const int64_t most = index == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
+    const int64_t most = limits[std::min(index, limits.size() - 1)];
     if (bytes > 0 && bytes + int64_t(p.nbytes()) > most) {
       index = buckets_.size();
       bytes = 0;

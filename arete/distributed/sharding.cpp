@@ -193,7 +193,7 @@ void ShardedNetwork::keep_reductions(size_t most) {
 // What comes after the sums over those who have the other rows.
 void ShardedNetwork::Reduction::go_on() {
   in = Tensor();
-  if (!of->all_reduces) return;
+  if (of->waits_for_replicas()) return;
   if (of->partial_.defined()) out.add_(std::exchange(of->partial_, Tensor()));
   if (!of->options.replicas) return;
   const CallLabel told(label);
@@ -789,7 +789,7 @@ void ShardedParameters::finish_pass() {
 
 // Of the pass whose gradients were reduced last.
 std::vector<Tensor> ShardedParameters::give_gradients(Tensor flat, bool unsure) {
-  if (!all_reduces) {
+  if (waits_for_replicas()) {
     if (partial_.defined())
       partial_.add_(flat);
     else
@@ -803,6 +803,7 @@ std::vector<Tensor> ShardedParameters::give_gradients(Tensor flat, bool unsure) 
     places.push_back(at);
     at += in_message(parts_[i].chunk, flat.dtype());
   }
+  if (all_reduce_hook) all_reduce_hook(flat.narrow(0, 0, at));
   std::vector<float> had;
   if (unsure)
     had = flat.narrow(0, at, int64_t(trained_.size())).to(kCPU, kFloat32).to_vector<float>();

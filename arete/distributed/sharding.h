@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -129,9 +130,12 @@ class ShardedParameters final : public autograd::GradSink,
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
   ShardingOptions options;
-  /// Whether gradients are scattered after a pass, else summed up whole; whether those of replicas
-  /// are averaged, else summed up as shards.
+  /// Whether gradients are scattered after a pass, else summed up whole; whether those of replicas,
+  /// if there are any, are averaged, else summed up as shards.
   bool reduces = true, all_reduces = true;
+  /// Is given what was reduced at the end of a pass: the gradients of all parameters' rows of this
+  /// process, one after the other, which it may write to, with collectives of its own, too.
+  std::function<void(const Tensor&)> all_reduce_hook = {};
   bool reshard_after_backward = true;
   /// By what gradients are divided; none: the number of processes.
   std::optional<double> divisor = {};
@@ -179,6 +183,7 @@ class ShardedParameters final : public autograd::GradSink,
   void finish_pass();
   void complete();
   void reduce();
+  bool waits_for_replicas() const { return options.replicas && !all_reduces; }
   std::vector<Tensor> give_gradients(Tensor flat, bool unsure);
 
   std::vector<Tensor> parameters_;

@@ -7,6 +7,7 @@
 #include "arete/distributed/sync_batch_norm.h"
 #include "caster.h"
 #include "convert.h"
+#include "hook_object.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -17,21 +18,6 @@ namespace {
 namespace d = arete::distributed;
 using Released = nb::call_guard<WithoutGil>;
 
-/// A Python object that C++ may drop on any thread.
-class HookObject {
- public:
-  explicit HookObject(nb::object o)
-      : object_(std::shared_ptr<PyObject>(o.release().ptr(), [](PyObject* p) {
-          if (!Py_IsInitialized()) return;
-          const WithGil gil;
-          Py_DECREF(p);
-        })) {}
-  nb::object get() const { return nb::borrow(object_.get()); }
-
- private:
-  std::shared_ptr<PyObject> object_;
-};
-
 // The tensor that a hook's future has: itself, or the only one of a list.
 Tensor tensor_in(nb::object value) {
   if (PyList_Check(value.ptr()) && PyList_GET_SIZE(value.ptr()) == 1)
@@ -41,18 +27,6 @@ Tensor tensor_in(nb::object value) {
     throw nb::python_error();
   }
   return tensor_of(value.ptr());
-}
-
-// Errors of Python go through the pass as those of other hooks.
-template <class F>
-auto in_python(F&& f) {
-  const WithGil gil;
-  try {
-    return f();
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw PythonError{};
-  }
 }
 
 d::CommHook hook_of(nb::object callable) {
@@ -95,12 +69,11 @@ void bind_data_parallel(nb::module_& m) {
 
   nb::class_<d::Reducer>(m, "Reducer")
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
-                       const d::ProcessGroupPtr& group, double bucket_bytes,
-                       double first_bucket_bytes, bool static_graph, bool keep_memory,
-                       const std::vector<Tensor>& frozen, bool deterministic) {
+                       const d::ProcessGroupPtr& group, const std::vector<int64_t>& bucket_bytes,
+                       bool static_graph, bool keep_memory, const std::vector<Tensor>& frozen,
+                       bool deterministic) {
         return d::Reducer::make(parameters, names, group,
-                                {.bucket_bytes = int64_t(bucket_bytes),
-                                 .first_bucket_bytes = int64_t(first_bucket_bytes),
+                                {.bucket_bytes = bucket_bytes,
                                  .static_graph = static_graph,
                                  .keep_memory = keep_memory,
                                  .deterministic = deterministic,

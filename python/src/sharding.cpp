@@ -6,6 +6,7 @@
 #include "caster.h"
 #include "convert.h"
 #include "data_parallel.h"
+#include "hook_object.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -81,6 +82,12 @@ void bind_sharding(nb::module_& m) {
       .def_rw("reduces", &Group::reduces)
       .def_rw("all_reduces", &Group::all_reduces)
       .def_rw("divisor", &Group::divisor)
+      .def("set_all_reduce_hook",
+           [](Group& g, nb::object hook) {
+             g.all_reduce_hook = [held = HookObject(std::move(hook))](const Tensor& gradients) {
+               in_python([&] { held.get()(gradients); });
+             };
+           })
       .def("set_forward_prefetch",
            [](Group& g, const std::vector<GroupPtr>& list) { g.forward_prefetch = weak(list); })
       .def("set_backward_prefetch",

@@ -863,5 +863,23 @@ def sharded_columns(rank, size):
     return whole(out) + [str(p.placements) for p in net.parameters()] + [tuple(p.to_local().shape) for p in net.parameters()]
 
 
+@program
+def reduced_by_hand(rank, size):
+    """Hooks of sharded networks get what was reduced, and may change it; without replicas set_requires_all_reduce() changes nothing."""
+    net, seen = sharded(), []
+
+    def hook(gradients):
+        seen.append(gradients.ndim)
+        gradients.mul_(0.5)
+        dist.all_reduce(gradients, op=dist.ReduceOp.MAX)
+    for layer in net[::2]:
+        layer.set_all_reduce_hook(hook)
+    net.set_requires_all_reduce(False)
+    out = whole(steps(net, rank))
+    replicas = sharded(mesh=dist.init_device_mesh("cpu", (size, 1), mesh_dim_names=("replicate", "shard")))
+    replicas[2].set_all_reduce_hook(lambda gradients: gradients.neg_())
+    return out + whole(steps(replicas, rank)) + [seen]
+
+
 if __name__ == "__main__":
     rank_programs.main()

@@ -475,7 +475,7 @@ def hooks(rank, size):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     out = []
     for hook in (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):
-        model = DDP(network())
+        model = DDP(network(), bucket_cap_mb_list=[1e-4, 1])
         model.register_comm_hook(None, hook)
         out += [("bf16", x) for x in steps(model, rank)[1:]]
 

@@ -298,6 +298,27 @@ for again in (True, False):
     checkpoint(ddp.module[0], (arete.ones(1, 3) * rank).requires_grad_(), use_reentrant=again).sum().backward()
     assert ddp.module[0].weight.grad.tolist() == [[1.5] * 3] * 3 and ddp.module[1].weight.grad is None
 try:
+    ddp._set_static_graph()
+    print("no error")
+except RuntimeError as error:
+    assert "before training loop starts" in str(error)
+# Buckets of sizes of their own, the last of which is that of all that follow.
+layers = lambda: make(*(nn.Linear(4, 4, bias=False) for _ in range(6)))
+ddp = nn.parallel.DistributedDataParallel(layers(), bucket_cap_mb_list=[64 / 2**20, 150 / 2**20])
+assert [len(b) for b in ddp.reducer.buckets] == [1, 2, 2, 1] and ddp._get_ddp_logging_data()["bucket_cap_bytes"] == 150
+for step in range(2):
+    ddp.zero_grad()
+    ddp(arete.full((1, 4), float(rank))).sum().backward()
+    assert [len(b) for b in ddp.reducer.buckets] == [1, 2, 2, 1]
+other = layers()
+other(arete.full((1, 4), 1.5)).sum().backward()
+assert all(arete.allclose(p.grad, q.grad) for p, q in zip(ddp.parameters(), other.parameters()))
+try:
+    nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1)), bucket_cap_mb_list=[1, 0])
+    print("no error")
+except ValueError as error:
+    assert "[1, 0]" in str(error)
+try:
     nn.parallel.DistributedDataParallel(nn.Linear(2, 2 + (rank == 2)))
     print("no error")
 except ValueError as error:

@@ -47,8 +47,8 @@ TEST(Reducers, DeterministicSumsAreTheSameOnAnyNumberOfRanks) {
     with_ranks(size, [&](const ProcessGroupPtr& g) {
       Tensor w = cos(arange(35, kFloat32) * 1.7).reshape({7, 5}).requires_grad_();
       Tensor b = sin(arange(7, kFloat32)).requires_grad_();
-      const auto reducer =
-          Reducer::make({w, b}, {"w", "b"}, g, {.first_bucket_bytes = 64, .deterministic = true});
+      const auto reducer = Reducer::make({w, b}, {"w", "b"}, g,
+                                         {.bucket_bytes = {64, 25 << 20}, .deterministic = true});
       EXPECT_THROW(reducer->set_hook(allreduce_hook(g)), ValueError);
       const int own = 4 / size;
       for (int step = 0; step < 5; ++step) {
@@ -158,7 +158,7 @@ TEST(Reducers, BucketsFollowTheOrderOfRankZero) {
   with_ranks(2, [](const ProcessGroupPtr& g) {
     std::vector<Tensor> p;
     for (int i = 0; i < 5; ++i) p.push_back(parameter(100, i + 1));
-    const auto reducer = Reducer::make(p, {}, g, {.bucket_bytes = 800, .first_bucket_bytes = 400});
+    const auto reducer = Reducer::make(p, {}, g, {.bucket_bytes = {400, 800}});
     EXPECT_EQ(reducer->buckets(), (std::vector<std::vector<size_t>>{{4}, {3, 2}, {1, 0}}));
     // Rank 0 uses them from the last to the first, so that its gradients come from the first on.
     const auto run = [&] {
@@ -179,7 +179,7 @@ TEST(Reducers, BucketsAreUnderWayDuringThePass) {
   with_ranks(2, [](const ProcessGroupPtr& g) {
     Tensor a = parameter(4, 1), b = parameter(4, 2);
     std::vector<std::string> log;
-    const auto reducer = Reducer::make({a, b}, {}, g, {.bucket_bytes = 1, .first_bucket_bytes = 1});
+    const auto reducer = Reducer::make({a, b}, {}, g, {.bucket_bytes = {1}});
     reducer->set_hook([&](const GradBucket& bucket) {
       log.push_back("bucket " + std::to_string(bucket.index) + (bucket.is_last ? " last" : ""));
       return allreduce_hook(g)(bucket);
@@ -333,7 +333,8 @@ TEST(DataParallel, TrainsAsOneProcessWithBothBatches) {
         const NoGradGuard guard;
         p.add_(1);  // rank 0's values come over it
       }
-    DistributedDataParallel<Net> net(own, {.group = g, .reducer = {.first_bucket_bytes = 80}});
+    DistributedDataParallel<Net> net(own,
+                                     {.group = g, .reducer = {.bucket_bytes = {80, 25 << 20}}});
     EXPECT_EQ(net.state_dict().begin()->first, "module.first.weight");
     std::set<const void*> addresses;
     const auto values = train(net, net.parameters(), [&](const auto& n, int step) {
@@ -413,7 +414,7 @@ TEST(DataParallel, CompiledStepsHaveTheBitsOfOthers) {
   const auto compiled = compile::compile(step, {.exact = true, .fullgraph = true});
   with_ranks(2, [&](const ProcessGroupPtr& g) {
     auto mine = compiled;
-    const DataParallelOptions options{.group = g, .reducer = {.first_bucket_bytes = 128}};
+    const DataParallelOptions options{.group = g, .reducer = {.bucket_bytes = {128, 25 << 20}}};
     DistributedDataParallel<Net> eager((Net()), options);
     DistributedDataParallel<Net> other(nn::clone(eager.module), options);
     for (int k = 0; k < 6; ++k) {

@@ -354,8 +354,13 @@ class FSDPModule:
         event.wait()
 
     def set_all_reduce_hook(self, hook: Any, *, stream: Any = None) -> None:
-        """Refused."""
-        raise NotImplementedError("set_all_reduce_hook is not supported")
+        """`hook(gradients)` is called at the end of each pass whose gradients this module's group reduces, with the mean over all
+        processes: of the rows of this process of all parameters, one after the other, in one dimension. What it writes there, by
+        collectives of other groups for instance, the parameters get. It is in the current stream; another one is refused."""
+        if stream is not None:
+            raise NotImplementedError("set_all_reduce_hook: the hook is called in the current stream, stream must be None")
+        if self._fsdp_state.group is not None:
+            self._fsdp_state.group.set_all_reduce_hook(hook)
 
     def set_custom_all_gather(self, comm: Any) -> None:
         """Refused."""

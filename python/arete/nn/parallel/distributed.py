@@ -19,7 +19,7 @@ from .scatter_gather import to_device, to_dtype
 __all__ = ["DistributedDataParallel"]
 
 _MB = 1024 * 1024
-_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce", "bucket_cap_mb_list")
+_REFUSED = ("delay_all_reduce_named_params", "param_to_hook_all_reduce")
 # By the ids of parameters, the wrapper that exchanges their gradients, and keeps them.
 _exchanged_by: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
@@ -103,6 +103,8 @@ class DistributedDataParallel(Module, Joinable):
             raise NotImplementedError("DistributedDataParallel: skip_all_reduce_unused_params is not supported")
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError("bucket_cap_mb must be positive")
+        if bucket_cap_mb_list and min(bucket_cap_mb_list) <= 0:
+            raise ValueError(f"bucket_cap_mb_list must have positive numbers, but got {bucket_cap_mb_list}")
         if device_mesh is not None:
             if process_group is not None:
                 raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
@@ -144,8 +146,9 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = static_graph
         self.deterministic = deterministic
         self.parameters_to_ignore = ignored
-        self.bucket_bytes_cap_default = bucket_cap_mb is None
-        self.bucket_bytes_cap = int(25 * _MB if bucket_cap_mb is None else bucket_cap_mb * _MB)
+        self.bucket_bytes_cap_list = [int(n * _MB) for n in bucket_cap_mb_list or ()]
+        self.bucket_bytes_cap_default = bucket_cap_mb is None and not bucket_cap_mb_list
+        self.bucket_bytes_cap = max(self.bucket_bytes_cap_list, default=int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB))
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._divides_by_all = True
@@ -159,12 +162,12 @@ class DistributedDataParallel(Module, Joinable):
 
     def _make_reducer(self) -> None:
         named = [(name, p) for name, p in self.module.named_parameters() if name not in self.parameters_to_ignore]
-        first = min(_MB, self.bucket_bytes_cap) if self.bucket_bytes_cap_default else self.bucket_bytes_cap
+        first = [min(_MB, self.bucket_bytes_cap)] if self.bucket_bytes_cap_default else []
         trained = [(name, p) for name, p in named if p.requires_grad]
         frozen = [p for _, p in named if not p.requires_grad]
         self.reducer = _C._distributed.Reducer([p for _, p in trained], [name for name, _ in trained], self.process_group,
-                                               self.bucket_bytes_cap, first, self.static_graph, self.gradient_as_bucket_view, frozen,
-                                               self.deterministic)
+                                               self.bucket_bytes_cap_list or [*first, self.bucket_bytes_cap], self.static_graph,
+                                               self.gradient_as_bucket_view, frozen, self.deterministic)
         self._exchanged = [p for _, p in trained]
         _exchanged_by.update({id(p): self for p in self._exchanged})
         if any(getattr(p, "_steps_in_backward", False) for p in self._exchanged):
@@ -247,6 +250,8 @@ class DistributedDataParallel(Module, Joinable):
 
     def _set_static_graph(self) -> None:
         if not self.static_graph:
+            if self.reducer.rebuilt:
+                raise RuntimeError("_set_static_graph should be called before training loop starts")
             self.static_graph = True
             self.reducer.set_static_graph()
 
