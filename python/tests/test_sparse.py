@@ -33,7 +33,11 @@ CALLS = {
     "facts": lambda t, s, c, r, h, d, e: [
         s.shape, s.dim(), s.size(0), len(s), s.numel(), s._nnz(), c._nnz(), s.is_coalesced(), c.is_coalesced(), h.sparse_dim(),
         h.dense_dim(), s.is_sparse, r.is_sparse, r.is_sparse_csr, s.is_sparse_csr, e.is_sparse, s.layout == t.sparse_coo,
-        r.layout == t.sparse_csr, isinstance(s, t.Tensor), s.is_leaf, s.requires_grad, s.is_contiguous()],
+        r.layout == t.sparse_csr, isinstance(s, t.Tensor), s.is_leaf, s.requires_grad, s.is_contiguous(),
+        *[getattr(x, name) for x in (s, r) for name in (
+            "is_nested", "is_quantized", "is_mkldnn", "is_mps", "is_xpu", "is_xla", "is_mtia", "is_ipu", "is_maia", "is_vulkan",
+            "retains_grad", "output_nr")],
+        *[getattr(x, name)() for x in (s, r) for name in ("is_signed", "is_conj", "is_neg", "is_inference")], t.is_signed(s)],
     "layouts": lambda t, s, c, r, h, d, e: [
         s, r, h, h.coalesce(), r.to_sparse_coo(), s.to_sparse_csr(), e.to_sparse(), e.to_sparse(1), d.relu().to_sparse(),
         e.to_sparse(layout=t.sparse_csr), t.zeros_like(s), t.zeros(2, 2).to_sparse(), e.to_dense()],
@@ -51,7 +55,8 @@ CALLS = {
         s.sum(), r.sum(), s.sum(0), s.sum(-1), t.sparse.sum(s), t.sparse.sum(s, 0), t.sparse.sum(s, [0, 1]),
         t.sparse.sum(h, 1), t.sparse.sum(h, 0), s.norm(), s.any()],
     "shapes": lambda t, s, c, r, h, d, e: [
-        s.t(), s.T, s.transpose(0, 1), t.cat([s, c]), t.cat([s, s], 1), t.stack([s, s]), s.unsqueeze(0), h.unsqueeze(2), s[0], s[-1],
+        s.t(), s.T, s.H, s.mH, ((s * 1j).H.to_dense() * 1j).real, r.H, s.positive(), +r, s.resolve_conj(), r.resolve_neg(),
+        s.transpose(0, 1), t.cat([s, c]), t.cat([s, s], 1), t.stack([s, s]), s.unsqueeze(0), h.unsqueeze(2), s[0], s[-1],
         s[1, 2], h[0], h[1],
         s.index_select(0, t.tensor([1, 0, 1], device=s.device)), s.index_select(1, t.tensor([2], device=s.device)), e.sparse_mask(c)],
     "softmax": lambda t, s, c, r, h, d, e: [

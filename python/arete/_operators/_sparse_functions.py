@@ -302,6 +302,19 @@ for _name in ("abs", "absolute", "asin", "arcsin", "asinh", "atan", "arctan", "a
 FUNCTIONS["__neg__"], FUNCTIONS["__abs__"] = FUNCTIONS["neg"], FUNCTIONS["abs"]
 
 
+def _answer_of_values(name: str) -> None:
+    FUNCTIONS[name] = lambda x: getattr(x._values_, name)()
+
+
+for _name in ("get_device", "is_conj", "is_inference", "is_neg"):
+    _answer_of_values(_name)
+
+
+@function("positive", "__pos__", "resolve_conj", "resolve_neg")
+def itself(x: SparseTensor) -> SparseTensor:
+    return x
+
+
 @function("clone")
 def clone(x: SparseTensor, **kwargs: Any) -> SparseTensor:
     """With indices of its own, too."""

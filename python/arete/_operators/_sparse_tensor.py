@@ -53,7 +53,10 @@ class SparseTensor(Tensor):
     _values_ = property(lambda self: _C._sparse_values(self) if self._crow_ is None else self._row_values_)
     shape, dtype, ndim, itemsize, names = Tensor.shape, Tensor.dtype, Tensor.ndim, Tensor.itemsize, Tensor.names
     size, dim, numel, nelement, element_size = Tensor.size, Tensor.dim, Tensor.numel, Tensor.nelement, Tensor.element_size
-    is_floating_point, is_complex = Tensor.is_floating_point, Tensor.is_complex
+    is_floating_point, is_complex, is_signed = Tensor.is_floating_point, Tensor.is_complex, Tensor.is_signed
+    is_nested, is_quantized, is_mkldnn = Tensor.is_nested, Tensor.is_quantized, Tensor.is_mkldnn
+    is_mps, is_xpu = Tensor.is_mps, Tensor.is_xpu
+    is_xla, is_mtia, is_ipu, is_maia, is_vulkan = Tensor.is_xla, Tensor.is_mtia, Tensor.is_ipu, Tensor.is_maia, Tensor.is_vulkan
     ndimension, is_same_size = Tensor.ndimension, Tensor.is_same_size
     __len__ = Tensor.__len__
     is_sparse = property(lambda self: self._crow_ is None)
@@ -66,8 +69,12 @@ class SparseTensor(Tensor):
     requires_grad = property(lambda self: self._values_.requires_grad, lambda self, value: self.requires_grad_(value))
     is_leaf = property(lambda self: self._values_.is_leaf)
     grad_fn = property(lambda self: self._values_.grad_fn)
+    retains_grad = property(lambda self: self._values_.retains_grad)
+    output_nr = property(lambda self: self._values_.output_nr)
     T = property(lambda self: FUNCTIONS["t"](self))
     mT = property(lambda self: FUNCTIONS["transpose"](self, -2, -1))
+    H = property(lambda self: FUNCTIONS["conj"](self.T))
+    mH = property(lambda self: FUNCTIONS["conj"](self.mT))
     data = property(lambda self: with_values(self, self._values_.data))
 
     @property
