@@ -483,3 +483,10 @@ def test_sizes_are_checked(torch):
     for given, most in ((-1, None), (4, 3)):
         with pytest.raises(RuntimeError, match="no size"):
             torch._check_is_size(given, lambda: "no size", max=most)
+
+
+def test_nonzero_as_tuple_takes_no_out():
+    out = arete.zeros(1, dtype=arete.int64)
+    with pytest.raises(RuntimeError, match="nonzero does not support the out kwarg when as_tuple is True"):
+        arete.nonzero(arete.ones(2), out=out, as_tuple=True)
+    assert arete.nonzero(arete.ones(2), out=None, as_tuple=True)[0].tolist() == [0, 1] and out.tolist() == [0]

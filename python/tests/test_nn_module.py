@@ -460,6 +460,20 @@ def test_backward_hooks_of_several_tensors(lib):
     assert [g.tolist() for g in go] == [[1.0], [10.0]]
 
 
+@pytest.mark.parametrize("made", [lambda y: [y], lambda y: {"y": y}])
+def test_backward_hooks_of_other_results_warn(lib, made):
+    class Net(lib.nn.Linear):
+        def forward(self, x):
+            return made(super().forward(x))
+
+    net, log = Net(2, 3), []
+    net.register_full_backward_hook(lambda m, gi, go: log.append(go))
+    with pytest.warns(UserWarning, match="output should be a Tensor or a tuple of Tensors but received <class '(list|dict)'>"):
+        y, = net(lib.ones(1, 2, requires_grad=True)).values() if made(0) == {"y": 0} else net(lib.ones(1, 2, requires_grad=True))
+    y.sum().backward()
+    assert log == [] and net.weight.grad is not None
+
+
 def test_hooks_survive_copies():
     net = arete_nn.Linear(2, 2)
     net.register_forward_hook(lambda m, a, o: o * 0)

@@ -88,6 +88,8 @@ def test_sequences():
             tutils.rnn.pad_packed_sequence(other, **options),
         )
     assert mine.to(arete.float64).data.dtype == arete.float64 and not mine.is_cuda
+    for cast in ("double", "float", "half", "long", "int", "short", "char", "byte"):
+        assert str(getattr(mine, cast)().data.dtype)[6:] == str(getattr(other, cast)().data.dtype)[6:]
     assert isinstance(mine.cpu(), utils.rnn.PackedSequence)
     padded = values((4, 3, 2))
     for lengths in ([4, 2, 1], [4, 4, 4]):

@@ -162,6 +162,8 @@ class BackwardHook:
     def setup_output(self, result: Any) -> Any:
         single = isinstance(result, Tensor)
         if not single and not isinstance(result, tuple):
+            warnings.warn("For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
+                          f"but received {type(result)}", stacklevel=4)
             return result
         values = (result,) if single else result
         self.num_outputs = len(values)

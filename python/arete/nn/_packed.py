@@ -101,6 +101,15 @@ class PackedSequence(_Fields):
     def int(self) -> "PackedSequence":
         return self.to(dtype=_C.int32)
 
+    def short(self) -> "PackedSequence":
+        return self.to(dtype=_C.int16)
+
+    def char(self) -> "PackedSequence":
+        return self.to(dtype=_C.int8)
+
+    def byte(self) -> "PackedSequence":
+        return self.to(dtype=_C.uint8)
+
     @property
     def is_cuda(self) -> bool:
         return self.data.is_cuda

@@ -34,6 +34,9 @@ def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
     >>> arete.nonzero(arete.tensor([[0, 5], [7, 0]]), as_tuple=True)
     (tensor([0, 1]), tensor([1, 0]))
     """
+    if as_tuple and out is not None:
+        raise _C.ArgumentError("nonzero does not support the out kwarg when as_tuple is True: expected out=None, "
+                               f"got {type(out).__name__}. Operator: nonzero. Argument: out")
     return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input, out=out)
 
 
