@@ -13,7 +13,8 @@ REASONS = (
      "rows are put side by side, and a sum goes through f64; PyTorch keeps a pair in registers"),
     ("CPU", r"^torch\.sgn .*backward", "a gradient of zeros is an array that is filled; PyTorch's has no memory"),
     ("CPU", r"\b(gelu|GELU) ", "an error function within one unit in the last place; PyTorch's is off by four"),
-    ("CPU", r"\b(elu|celu|selu)_? ", "what needs no exponential is found and skipped in two further passes through the cache"),
+    ("CPU", r"\b(elu|celu|selu)_? .*backward",
+     "what needs no exponential is found and skipped in two further passes through the cache"),
     ("CPU", r"\b(hardswish|leaky_relu|LeakyReLU|angle|lerp|clamp|prelu|huber_loss|HuberLoss|smooth_l1_loss|SmoothL1Loss|rrelu_) ",
      "each step of a program is a pass through the first cache; PyTorch has one loop"),
     ("CPU", r"\b(kron|outer|ger) ", "short rows are repeated into a buffer first"),
@@ -24,7 +25,6 @@ REASONS = (
     ("CPU", r"([Ll]ayer|[Gg]roup|[Ii]nstance)_?[Nn]orm.*backward", "gradients of input, weight and bias are passes of their own"),
     ("CPU", r"\b(cum)?prod .*backward", "running products from both sides: right for zero factors, and differentiable twice"),
     ("CPU", r"(Replication|Reflection)Pad", "a call for each band of the border"),
-    ("CPU", r"max_unpool", "gathers of rows of two or three elements"),
     ("CPU", r"^torch\.unfold_copy ", "sums of overlapping windows go through an index"),
     ("CPU", r"([Gg]roup|[Ll]ayer)_?[Nn]orm ",
      "mean, squares of differences and result are passes through the first cache, with channels' weights in tiles of one channel; "
