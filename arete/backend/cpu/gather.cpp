@@ -1,5 +1,6 @@
 // Reading elements at computed positions.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
@@ -27,20 +28,25 @@ int64_t slice_of(const prim::GatherArgs& a) {
 void gather_slices(const prim::GatherArgs& a, int64_t slice, IndexCheck& check) {
   const int64_t size = int64_t(size_of(a.out.dtype)), n = a.out.sizes[a.dim],
                 so = a.out.strides[a.dim] * size, sb = a.in.strides[a.dim] * size;
-  std::vector<int64_t> from;
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
+  std::vector<int64_t> from;  // offsets
   from.reserve(size_t(n));
-  for (int64_t i = 0; i < n; ++i)
-    from.push_back(check.resolve(a.index.as<int64_t>()[i * a.index.strides[a.dim]]));
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = check.resolve(a.index.as<int64_t>()[i * a.index.strides[a.dim]]);
+    from.push_back(k < 0 ? kNone : k * sb);
+  }
   const Walk<2> outer(a.out.sizes.first(size_t(a.dim)), -1, {&a.out, &a.in});
   parallel_for(0, outer.count() * n, grain_for(8 * double(slice)), [&](int64_t begin, int64_t end) {
     Walk<2> w = outer;
     w.seek(begin / n);
-    for (int64_t k = begin, i = begin % n; k < end; ++k) {
-      if (from[size_t(i)] >= 0)
-        copy_bytes(a.out.data + w.offset(0) + i * so,
-                   a.in.data + w.offset(1) + from[size_t(i)] * sb, size_t(slice * size));
-      if (++i < n || k + 1 == end) continue;
-      i = 0;
+    for (int64_t k = begin;;) {
+      const int64_t first = k % n, last = std::min(n, first + end - k);
+      const std::byte* const in = a.in.data + w.offset(1);
+      std::byte* out = a.out.data + w.offset(0) + first * so;
+      for (int64_t i = first; i < last; ++i, out += so)
+        if (from[size_t(i)] != kNone) copy_bytes(out, in + from[size_t(i)], size_t(slice * size));
+      k += last - first;
+      if (k == end) break;
       w.advance(1);
     }
   });
