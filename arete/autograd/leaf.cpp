@@ -37,7 +37,9 @@ void accumulate_sparse(Tensor& grad, const Tensor& g) {
 int handles_put_off(const Storage& memory) {
   const prim::Capture* const capture = prim::putting_off();
   const Promiser* const owner = memory.promiser();
-  return owner && capture && owner == capture->promiser() && memory.device().is_cpu() ? 1 : 0;
+  const bool may_have_some =
+      owner && capture && owner == capture->promiser() && memory.device().is_cpu();
+  return may_have_some ? int(capture->handles_of(memory)) : 0;
 }
 
 // A hook may take the gradient away, remove itself or add others.

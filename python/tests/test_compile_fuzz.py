@@ -220,5 +220,5 @@ def test_random_programs_as_graphs():
         import test_compile_fuzz as fuzz
         fuzz.DEVICE = "cuda"
         graphs = [sum(fuzz.check_graphs(seed)) for seed in fuzz.seeds(20)]
-        assert sum(graphs) > len(graphs) / 4, graphs
+        assert sum(graphs) > len(graphs), graphs  # each is two programs
     """)

@@ -125,7 +125,7 @@ print(calls)
 
 def test_wrong_arguments_never_crash(tmp_path):
     seconds = float(os.environ.get("ARETE_FUZZ_SECONDS", "20"))
-    seed = int(os.environ.get("ARETE_FUZZ_SEED", "1"))  # the same calls each time; a hunt takes others
+    seed = int(os.environ.get("ARETE_FUZZ_SEED", "1"))  # the same calls in the same order each time; a hunt takes others
     log = tmp_path / "last_call"
     try:
         run = subprocess.run([sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(seconds), str(seed), str(log)],

@@ -119,6 +119,19 @@ def test_leaves(torch):
     assert x.detach().requires_grad is False
 
 
+@both
+def test_attributes_of_other_than_matrices(torch):
+    v, m = torch.tensor([0, 1.0, 2]).to_sparse(), torch.arange(24.0).view(2, 3, 4).to_sparse()
+    for x, names in ((v, ("H", "mT", "mH")), (m, ("H",))):
+        for name in names:
+            with pytest.raises(RuntimeError, match=f"tensor.{name} is only supported on matrices"):
+                getattr(x, name)
+    assert m.mT.to_dense().equal(m.to_dense().mT) and m.mH.shape == (2, 4, 3)
+    assert torch.positive(input=v).to_dense().tolist() == [0, 1, 2]
+    with pytest.raises((RuntimeError, TypeError)):
+        +v.bool()
+
+
 def test_options_that_would_change_results_are_refused():
     x = arete.eye(2).to_sparse()
     with pytest.raises(NotImplementedError, match="as with masked_grad=True"):

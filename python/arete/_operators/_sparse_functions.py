@@ -310,9 +310,15 @@ for _name in ("get_device", "is_conj", "is_inference", "is_neg"):
     _answer_of_values(_name)
 
 
-@function("positive", "__pos__", "resolve_conj", "resolve_neg")
-def itself(x: SparseTensor) -> SparseTensor:
-    return x
+@function("resolve_conj", "resolve_neg")
+def itself(input: SparseTensor) -> SparseTensor:
+    return input
+
+
+@function("positive", "__pos__")
+def positive(input: SparseTensor) -> SparseTensor:
+    _ops.positive(input._values_)  # refuses bool
+    return input
 
 
 @function("clone")

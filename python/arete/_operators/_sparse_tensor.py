@@ -30,6 +30,17 @@ def function(*names: str) -> Callable:
     return register
 
 
+def _turned(x: SparseTensor, attribute: str) -> SparseTensor:
+    """Its matrices transposed, for attributes that others do not have."""
+    if x.dim() == 0:
+        return x
+    if x.dim() == 1 or x.dim() > 2 and attribute == "H":
+        kinds = " (2-D tensors)" if attribute == "H" else " or batches of matrices"
+        hint = " For batches of matrices, consider using tensor.mH" if x.dim() > 2 else ""
+        raise RuntimeError(f"tensor.{attribute} is only supported on matrices{kinds}. Got {x.dim()}-D tensor.{hint}")
+    return FUNCTIONS["transpose"](x, -2, -1)
+
+
 class SparseTensor(Tensor):
     """A tensor of layout `sparse_coo` (indices of elements, and their values), or a matrix of elements (`sparse_csr`, `sparse_csc`) or
     blocks (`sparse_bsr`, `sparse_bsc`) by compressed rows or columns, or a batch of such matrices with as many elements or blocks each.
@@ -72,9 +83,9 @@ class SparseTensor(Tensor):
     retains_grad = property(lambda self: self._values_.retains_grad)
     output_nr = property(lambda self: self._values_.output_nr)
     T = property(lambda self: FUNCTIONS["t"](self))
-    mT = property(lambda self: FUNCTIONS["transpose"](self, -2, -1))
-    H = property(lambda self: FUNCTIONS["conj"](self.T))
-    mH = property(lambda self: FUNCTIONS["conj"](self.mT))
+    mT = property(lambda self: _turned(self, "mT"))
+    H = property(lambda self: FUNCTIONS["conj"](_turned(self, "H")))
+    mH = property(lambda self: FUNCTIONS["conj"](_turned(self, "mH")))
     data = property(lambda self: with_values(self, self._values_.data))
 
     @property
