@@ -24,6 +24,22 @@ void ProcessGroup::check_count(const char* op, const char* argument, size_t coun
                   .got(std::to_string(count)));
 }
 
+// A tensor for each rank, of which that for this one is as large as the tensor it is exchanged
+// with.
+void ProcessGroup::check_list(const char* op, const char* argument, std::span<const Tensor> list,
+                              const Tensor& other) const {
+  check_count(op, argument, list.size());
+  const Tensor& own = list[size_t(rank_)];
+  check_tensor(op, own);
+  check_tensor(op, other);
+  ARETE_CHECK(
+      own.numel() == other.numel(),
+      ValueError(op, "the tensor for this rank has another size than what it is exchanged with")
+          .argument(argument)
+          .expected(std::to_string(other.numel()) + " elements")
+          .got(std::to_string(own.numel())));
+}
+
 // The rows of a tensor that belong to each rank; `each` empty: equally many.
 std::vector<Tensor> ProcessGroup::rows(const char* op, const Tensor& whole,
                                        std::vector<int64_t> each) const {
@@ -81,10 +97,7 @@ WorkPtr ProcessGroup::broadcast(const Tensor& tensor, int src, bool async) {
 
 WorkPtr ProcessGroup::all_gather(const std::vector<Tensor>& outputs, const Tensor& input,
                                  bool async) {
-  check_count("all_gather", "tensor_list", outputs.size());
-  check_tensor("all_gather", input);
-  ARETE_CHECK(outputs[rank_].defined() && outputs[rank_].numel() == input.numel(),
-              ValueError("all_gather", "the tensor for this rank has another size than its input"));
+  check_list("all_gather", "tensor_list", outputs, input);
   return run(CollectiveKind::all_gather, {input}, outputs, 0, {}, async);
 }
 
@@ -151,12 +164,7 @@ WorkPtr ProcessGroup::all_gather_in_place(const std::vector<Tensor>& tensors, bo
 
 WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                                      ReduceOp op, bool async) {
-  check_count("reduce_scatter", "input_list", inputs.size());
-  check_tensor("reduce_scatter", inputs[rank_]);
-  check_tensor("reduce_scatter", output);
-  ARETE_CHECK(
-      inputs[rank_].numel() == output.numel(),
-      ValueError("reduce_scatter", "the input for this rank has another size than its output"));
+  check_list("reduce_scatter", "input_list", inputs, output);
   return run(CollectiveKind::reduce_scatter, inputs, {output}, 0, op, async);
 }
 
@@ -180,13 +188,8 @@ WorkPtr ProcessGroup::reduce_scatter_beside(const Tensor& output, const Tensor& 
 
 WorkPtr ProcessGroup::all_to_all(const std::vector<Tensor>& outputs,
                                  const std::vector<Tensor>& inputs, bool async) {
-  check_count("all_to_all", "output_tensor_list", outputs.size());
   check_count("all_to_all", "input_tensor_list", inputs.size());
-  check_tensor("all_to_all", outputs[rank_]);
-  check_tensor("all_to_all", inputs[rank_]);
-  ARETE_CHECK(
-      outputs[rank_].numel() == inputs[rank_].numel(),
-      ValueError("all_to_all", "the output from this rank has another size than its input"));
+  check_list("all_to_all", "output_tensor_list", outputs, inputs[size_t(rank_)]);
   return run(CollectiveKind::all_to_all, inputs, outputs, 0, {}, async);
 }
 
@@ -204,11 +207,7 @@ WorkPtr ProcessGroup::gather(const Tensor& input, const std::vector<Tensor>& out
                                             "Argument ``gather_list`` must NOT be specified on "
                                             "non-destination ranks."));
   } else {
-    check_count("gather", "gather_list", outputs.size());
-    check_tensor("gather", input);
-    check_tensor("gather", outputs[rank_]);
-    ARETE_CHECK(outputs[rank_].numel() == input.numel(),
-                ValueError("gather", "the tensor for this rank has another size than its input"));
+    check_list("gather", "gather_list", outputs, input);
   }
   return run(CollectiveKind::gather, {input}, outputs, dst, {}, async);
 }
@@ -220,11 +219,7 @@ WorkPtr ProcessGroup::scatter(const Tensor& output, const std::vector<Tensor>& i
                                            "Argument ``scatter_list`` must NOT be specified on "
                                            "non-source ranks."));
   } else {
-    check_count("scatter", "scatter_list", inputs.size());
-    check_tensor("scatter", output);
-    check_tensor("scatter", inputs[rank_]);
-    ARETE_CHECK(inputs[rank_].numel() == output.numel(),
-                ValueError("scatter", "the tensor for this rank has another size than its output"));
+    check_list("scatter", "scatter_list", inputs, output);
   }
   return run(CollectiveKind::scatter, inputs, {output}, src, {}, async);
 }

@@ -78,16 +78,7 @@ WorkPtr ProcessGroup::message(const Message& m, bool async, int* source) {
   }
   const auto work = std::make_shared<Work>(nullptr);
   try {
-    threads_->transfers.submit([work, complete] {
-      std::exception_ptr error;
-      int other = -1;
-      try {
-        other = complete();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      work->finish(std::move(error), other);
-    });
+    submit(threads_->transfers, work, complete);
   } catch (...) {
     // Nobody would wait for the message, which uses the tensor's memory.
     communicator_->abort();

@@ -283,6 +283,19 @@ WorkPtr ProcessGroup::start(const std::vector<std::shared_ptr<Call>>& calls,
   return last;
 }
 
+void submit(TaskThreads& threads, WorkPtr work, std::function<int()> task) {
+  threads.submit([work = std::move(work), task = std::move(task)] {
+    std::exception_ptr error;
+    int source = -1;
+    try {
+      source = task();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    work->finish(std::move(error), source);
+  });
+}
+
 WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span<const Tensor> out,
                                     bool async) {
   const uint64_t number = watch_->enter(call->args);
@@ -294,6 +307,7 @@ WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span
       call->copy_back();
       told.end();
     });
+    return -1;
   };
   // Calls that wait are next if nothing else is under way.
   if (!async && threads_->collectives.is_idle()) {
@@ -305,15 +319,7 @@ WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span
     if (t.device().is_cpu()) t.storage()->add_pending(work, true);
   for (const Tensor& t : call->in) t.storage()->add_pending(work, false);
   try {
-    threads_->collectives.submit([work, perform]() mutable {
-      std::exception_ptr error;
-      try {
-        perform();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      work->finish(std::move(error));
-    });
+    submit(threads_->collectives, work, perform);
   } catch (...) {
     work->finish(nullptr);  // nothing is under way
     watch_->leave(number, true);

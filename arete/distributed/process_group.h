@@ -135,6 +135,8 @@ class ProcessGroup final : public ops::CollectiveGroup {
   StreamCalls& stream_calls(Device device, bool beside = false);
   std::vector<std::shared_ptr<StreamCalls>> connected();
   void check_count(const char* op, const char* argument, size_t count) const;
+  void check_list(const char* op, const char* argument, std::span<const Tensor> list,
+                  const Tensor& other) const;
   std::vector<Tensor> rows(const char* op, const Tensor& whole, std::vector<int64_t> each) const;
   std::vector<Tensor> equal_parts(const char* op, const Tensor& whole) const;
   Device check_message(const Message& m, bool in_batch = false) const;

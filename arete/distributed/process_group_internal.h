@@ -1,6 +1,7 @@
 // The threads in which a group makes calls of host memory that nobody waits for.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <mutex>
 
@@ -14,5 +15,9 @@ struct ProcessGroup::Threads {
   TaskThreads collectives{1};
   TaskThreads transfers{std::numeric_limits<size_t>::max()};
 };
+
+/// Has a thread do what `work` stands for, which ends with what `task` throws, or with the rank of
+/// the sender that it returns (-1: there is none).
+void submit(TaskThreads& threads, WorkPtr work, std::function<int()> task);
 
 }  // namespace arete::distributed

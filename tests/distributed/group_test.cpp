@@ -244,6 +244,40 @@ TEST_P(Groups, messages) {
   });
 }
 
+TEST_P(Groups, lists_of_tensors_are_checked) {
+  as_ranks(backend(), size(), [&](ProcessGroup& g) {
+    using Tensors = std::vector<Tensor>;
+    const int me = g.rank();
+    const Tensor other = ones({2});
+    // Of each call one list, for the tensor `other` beside it.
+    const std::pair<const char*, std::function<void(const Tensors&)>> calls[] = {
+        {"tensor_list", [&](const Tensors& list) { g.all_gather(list, other); }},
+        {"input_list", [&](const Tensors& list) { g.reduce_scatter(other, list); }},
+        {"output_tensor_list",
+         [&](const Tensors& list) { g.all_to_all(list, Tensors(size_t(g.size()), other)); }},
+        {"gather_list", [&](const Tensors& list) { g.gather(other, list, me); }},
+        {"scatter_list", [&](const Tensors& list) { g.scatter(other, list, me); }}};
+    for (const auto& [argument, call] : calls) {
+      Tensors list(size_t(g.size()), ones({2}));
+      list[size_t(me)] = Tensor();
+      EXPECT_THROW(call(list), TypeError) << argument;
+      list[size_t(me)] = ones({3});
+      try {
+        call(list);
+        ADD_FAILURE() << argument;
+      } catch (const ValueError& e) {
+        for (const std::string part : {argument, "2 elements", "3 elements"})
+          EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+      }
+      list.push_back(other);
+      EXPECT_THROW(call(list), ValueError) << argument;
+    }
+    const Tensors list(size_t(g.size()), other);
+    EXPECT_THROW(g.all_to_all(list, {}), ValueError);
+    EXPECT_THROW(g.all_gather(list, Tensor()), TypeError);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Groups,
                          testing::Combine(testing::Values("gloo", "store"),
                                           testing::Values(1, 2, 3)),
