@@ -114,9 +114,10 @@ bool Program::is_worth_it(const PlanStats& plan) const {
 bool Program::puts_off() {
   constexpr int kWindow = 16, kAtOnce = 64;
   const std::lock_guard lock(mutex_);
+  if (skipped_ > 0) return true;  // a call that does not run is made of calls that are put off
   if (window_left_ == 0 && at_once_left_ == 0) {
-    const bool pays = gain_ >= 0 || !is_warm_ || !on_cpu_ || !has_eager_bits_ ||
-                      always_puts_off(options_) || skipped_ > 0;
+    const bool pays =
+        gain_ >= 0 || !is_warm_ || !on_cpu_ || !has_eager_bits_ || always_puts_off(options_);
     is_warm_ = totals_.runs > 0;
     gain_ = 0;
     window_left_ = pays ? kWindow : 1;

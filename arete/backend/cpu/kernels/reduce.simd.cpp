@@ -121,7 +121,12 @@ inline typename VectorOf<T, kLanes>::type load(const T* p) {
 
 template <class T, class C, int kLanes>
 inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>::type v) {
-#if defined(__AVX512F__)  // the compiler does it by halves
+// The compiler does these by halves.
+#if defined(__AVX2__)
+  if constexpr (kIsFloat<T> && kIsFloat<C> && sizeof(C) > sizeof(T) && kLanes == 4)
+    return (typename VectorOf<C, kLanes>::type)_mm256_cvtps_pd((__m128)v);
+#endif
+#if defined(__AVX512F__)
   if constexpr (kIsFloat<T> && kIsFloat<C> && sizeof(C) > sizeof(T) && kLanes == 8)
     return (typename VectorOf<C, kLanes>::type)_mm512_cvtps_pd((__m256)v);
   else if constexpr (sizeof(T) == 1 && sizeof(C) == 4 && !kIsFloat<C> && kLanes == 8) {
