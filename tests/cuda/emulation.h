@@ -16,6 +16,11 @@
 
 #include "arete/core/half.h"
 
+// longjmp() to the stack of another thread would end the program, when a test runs.
+#if defined(__USE_FORTIFY_LEVEL) && __USE_FORTIFY_LEVEL > 0
+#error "emulated kernels must be compiled with -U_FORTIFY_SOURCE"
+#endif
+
 namespace arete::emulation {
 
 struct Dim {
