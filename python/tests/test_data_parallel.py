@@ -252,6 +252,20 @@ for hook, rows in ((quantization.quantization_pertensor_hook, 1),
     wrong = (got[0] - sum(own) / 2).abs().reshape(rows, -1)
     assert (wrong <= within(rows, own)).all() and wrong.max() > 0, wrong.max()
     assert (given[0] == 0).all() and (given - exact).abs().max() <= wrong.max()
+# Complex gradients, none at all, and ones whose difference is infinite.
+class Leaf(nn.Module):
+    def __init__(self, like):
+        super().__init__()
+        self.p = nn.Parameter(arete.zeros_like(like))
+    def forward(self):
+        return self.p
+for hook in (quantization.quantization_pertensor_hook, quantization.quantization_perchannel_hook):
+    for g in (arete.tensor([1 + 2j, 3 - 1j]), arete.zeros(0), arete.tensor([3e38, -3e38, 0.0])):
+        ddp = nn.parallel.DistributedDataParallel(Leaf(g))
+        ddp.register_comm_hook(None, hook)
+        ddp().backward(g)
+        assert ddp.module.p.grad.shape == g.shape and ddp.module.p.grad.dtype is g.dtype
+        assert g.numel() == 0 or (ddp.module.p.grad - g).abs().max() <= g.abs().max() / 100, ddp.module.p.grad
 print("done")
 """)
     assert ranks == [("done\n", 0)] * 2, ranks
@@ -313,11 +327,12 @@ for step in range(2):
 other = layers()
 other(arete.full((1, 4), 1.5)).sum().backward()
 assert all(arete.allclose(p.grad, q.grad) for p, q in zip(ddp.parameters(), other.parameters()))
-try:
-    nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1)), bucket_cap_mb_list=[1, 0])
-    print("no error")
-except ValueError as error:
-    assert "[1, 0]" in str(error)
+for sizes in ([1, 0], [1e-7], [float("nan")], [float("inf")]):
+    try:
+        nn.parallel.DistributedDataParallel(make(nn.Linear(3, 1)), bucket_cap_mb_list=sizes)
+        print("no error")
+    except ValueError as error:
+        assert str(sizes) in str(error) and "bucket_cap_mb_list must be positive" in str(error)
 try:
     nn.parallel.DistributedDataParallel(nn.Linear(2, 2 + (rank == 2)))
     print("no error")
