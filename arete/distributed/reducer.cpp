@@ -110,17 +110,21 @@ void Reducer::make_buckets(std::span<const size_t> order) {
   buckets_.clear();
   where_.assign(parameters_.size(), {});
   const std::vector<int64_t>& limits = options_.bucket_bytes;
-  // A bucket of each device and dtype is open, until it is full; it counts from its first gradient.
-  std::map<std::pair<std::string, DType>, std::pair<size_t, int64_t>> open;
+  // Of each device and dtype, whose limits count from the first one: a bucket, until it is full.
+  struct Open {
+    size_t index, limit;
+    int64_t bytes;  // from its first gradient on
+  };
+  std::map<std::pair<std::string, DType>, Open> open;
   for (const size_t place : order) {
     const Tensor& p = parameters_[place];
     const auto [at, is_new] =
-        open.try_emplace({p.device().to_string(), p.dtype()}, buckets_.size(), 0);
-    auto& [index, bytes] = at->second;
+        open.try_emplace({p.device().to_string(), p.dtype()}, Open{buckets_.size(), 0, 0});
+    auto& [index, limit, bytes] = at->second;
     if (is_new) buckets_.emplace_back();
-    const int64_t most = limits[std::min(index, limits.size() - 1)];
-    if (bytes > 0 && bytes + int64_t(p.nbytes()) > most) {
+    if (bytes > 0 && bytes + int64_t(p.nbytes()) > limits[limit]) {
       index = buckets_.size();
+      limit = std::min(limit + 1, limits.size() - 1);
       bytes = 0;
       buckets_.emplace_back();
     }

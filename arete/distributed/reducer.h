@@ -56,7 +56,8 @@ struct GradBucket {
 using CommHook = std::function<std::function<Tensor()>(const GradBucket&)>;
 
 struct ReducerOptions {
-  /// The most bytes in a bucket, from the first one on; the last number is for all that follow.
+  /// The most bytes in a bucket, from the first one of a device and dtype on; the last number is
+  /// for all that follow.
   std::vector<int64_t> bucket_bytes = {int64_t(1) << 20, int64_t(25) << 20};
   /// Every pass reaches the parameters that the first one reached; another is an error.
   bool static_graph = false;

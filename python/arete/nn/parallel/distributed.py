@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
@@ -101,10 +102,10 @@ class DistributedDataParallel(Module, Joinable):
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not supported")
         if skip_all_reduce_unused_params:
             raise NotImplementedError("DistributedDataParallel: skip_all_reduce_unused_params is not supported")
-        if bucket_cap_mb is not None and bucket_cap_mb <= 0:
-            raise ValueError("bucket_cap_mb must be positive")
-        if bucket_cap_mb_list and min(bucket_cap_mb_list) <= 0:
-            raise ValueError(f"bucket_cap_mb_list must have positive numbers, but got {bucket_cap_mb_list}")
+        for name, sizes in (("bucket_cap_mb", bucket_cap_mb), ("bucket_cap_mb_list", bucket_cap_mb_list)):
+            for n in [sizes] if isinstance(sizes, (int, float)) else sizes or ():
+                if not 1 <= n * _MB < math.inf:
+                    raise ValueError(f"{name} must be positive, of a byte at least and finite, but got {sizes}")
         if device_mesh is not None:
             if process_group is not None:
                 raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
