@@ -134,7 +134,8 @@ class ShardedParameters final : public autograd::GradSink,
   /// if there are any, are averaged, else summed up as shards.
   bool reduces = true, all_reduces = true;
   /// Is given what was reduced at the end of a pass: the gradients of all parameters' rows of this
-  /// process, one after the other, which it may write to, with collectives of its own, too.
+  /// process, one after the other from multiples of 256 bytes on, with zeros between them, which it
+  /// may write to, with collectives of its own, too.
   std::function<void(const Tensor&)> all_reduce_hook = {};
   bool reshard_after_backward = true;
   /// By what gradients are divided; none: the number of processes.

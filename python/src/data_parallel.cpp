@@ -29,9 +29,8 @@ Tensor tensor_in(nb::object value) {
   return tensor_of(value.ptr());
 }
 
-d::CommHook hook_of(nb::object callable) {
-  return [hook = HookObject(std::move(callable))](
-             const d::GradBucket& bucket) -> std::function<Tensor()> {
+d::CommHook hook_of(HookObject callable) {
+  return [hook = std::move(callable)](const d::GradBucket& bucket) -> std::function<Tensor()> {
     return in_python([&]() -> std::function<Tensor()> {
       nb::object future = hook.get()(bucket);
       return [held = HookObject(std::move(future))] {
@@ -67,7 +66,7 @@ void bind_data_parallel(nb::module_& m) {
           "order, "
           "of any dtype.");
 
-  nb::class_<d::Reducer>(m, "Reducer")
+  nb::class_<d::Reducer>(m, "Reducer", nb::dynamic_attr())
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
                        const d::ProcessGroupPtr& group, const std::vector<int64_t>& bucket_bytes,
                        bool static_graph, bool keep_memory, const std::vector<Tensor>& frozen,
@@ -83,7 +82,11 @@ void bind_data_parallel(nb::module_& m) {
       .def("shadow", &d::Reducer::shadow, Released())
       .def("set_divisor", &d::Reducer::set_divisor)
       .def("set_static_graph", &d::Reducer::set_static_graph)
-      .def("set_hook", [](d::Reducer& r, nb::object hook) { r.set_hook(hook_of(std::move(hook))); })
+      .def("set_hook",
+           [](nb::handle_t<d::Reducer> self, nb::object hook) {
+             nb::cast<d::Reducer&>(self).set_hook(hook_of(kept_elsewhere(hook)));
+             nb::setattr(self, "hook", hook);
+           })
       .def("set_after",
            [](d::Reducer& r, nb::object callable) {
              r.set_after(

@@ -22,6 +22,14 @@ class HookObject {
   std::shared_ptr<PyObject> object_;
 };
 
+/// Calls `callable` as long as another keeps it: an object's attribute, where the collector of
+/// garbage sees it, so that one which refers to its owner's module is freed with it.
+inline HookObject kept_elsewhere(nanobind::handle callable) {
+  PyObject* weak = PyWeakref_NewProxy(callable.ptr(), nullptr);
+  if (!weak) throw nanobind::python_error();
+  return HookObject(nanobind::steal(weak));
+}
+
 /// Errors of Python go through the pass as those of other hooks.
 template <class F>
 auto in_python(F&& f) {

@@ -29,7 +29,7 @@ void bind_sharding(nb::module_& m) {
   nb::class_<d::ShardedNetwork>(m, "ShardedNetwork")
       .def(nb::init<>())
       .def("begin_forward", &d::ShardedNetwork::begin_forward);
-  nb::class_<Group>(m, "ShardedParameters")
+  nb::class_<Group>(m, "ShardedParameters", nb::dynamic_attr())
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
                        const d::ProcessGroupPtr& group, const d::ProcessGroupPtr& replicas,
                        std::optional<DType> param_dtype, std::optional<DType> reduce_dtype,
@@ -83,11 +83,16 @@ void bind_sharding(nb::module_& m) {
       .def_rw("all_reduces", &Group::all_reduces)
       .def_rw("divisor", &Group::divisor)
       .def("set_all_reduce_hook",
-           [](Group& g, nb::object hook) {
-             g.all_reduce_hook = [held = HookObject(std::move(hook))](const Tensor& gradients) {
+           [](nb::handle_t<Group> self, nb::object hook) {
+             Group& g = nb::cast<Group&>(self);
+             g.all_reduce_hook = nullptr;
+             nb::setattr(self, "hook", hook);
+             if (hook.is_none()) return;
+             g.all_reduce_hook = [held = kept_elsewhere(hook)](const Tensor& gradients) {
                in_python([&] { held.get()(gradients); });
              };
-           })
+           },
+           nb::arg().none())
       .def("set_forward_prefetch",
            [](Group& g, const std::vector<GroupPtr>& list) { g.forward_prefetch = weak(list); })
       .def("set_backward_prefetch",

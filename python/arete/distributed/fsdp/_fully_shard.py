@@ -355,12 +355,17 @@ class FSDPModule:
 
     def set_all_reduce_hook(self, hook: Any, *, stream: Any = None) -> None:
         """`hook(gradients)` is called at the end of each pass whose gradients this module's group reduces, with the mean over all
-        processes: of the rows of this process of all parameters, one after the other, in one dimension. What it writes there, by
-        collectives of other groups for instance, the parameters get. It is in the current stream; another one is refused."""
+        processes: of the rows of this process of all parameters, one after the other, in one dimension; each begins at a multiple of 256
+        bytes (64 elements of float32), with zeros before it. What it writes there, by
+        collectives of other groups for instance, the parameters get. It is in the current stream; another one is refused. None
+        removes the hook."""
         if stream is not None:
             raise NotImplementedError("set_all_reduce_hook: the hook is called in the current stream, stream must be None")
-        if self._fsdp_state.group is not None:
-            self._fsdp_state.group.set_all_reduce_hook(hook)
+        if hook is not None and not callable(hook):
+            raise TypeError(f"set_all_reduce_hook: hook must be callable or None, got {type(hook).__name__}")
+        group = self._fsdp_state.group
+        if group is not None:
+            group.set_all_reduce_hook(None if hook is None else lambda gradients: hook(gradients))
 
     def set_custom_all_gather(self, comm: Any) -> None:
         """Refused."""
