@@ -259,3 +259,32 @@ def test_branches_and_loops():
 
     with pytest.raises(NotImplementedError, match="into what it did not make"):
         arete.onnx.export(Writes(), (arete.ones(2),), io.BytesIO())
+
+
+class Arm(nn.Module):
+    """Writes into what an arm gives, or a loop carries, or (read=False) in what it may have been."""
+
+    def __init__(self, control, read):
+        super().__init__()
+        self.control, self.read = control, read
+
+    def forward(self, x):
+        z = x + 1
+        y = self.control(x, z)
+        z.add_(1)
+        return y if self.read else z
+
+
+@pytest.mark.parametrize("control", [
+    lambda x, z: arete.cond(x.sum() > 0, lambda: z, lambda: z * 2),
+    lambda x, z: arete.cond(x.sum() > 0, lambda: z * 2, lambda: arete.cond(x.max() > 0, lambda: z.view(-1), lambda: z * 3)),
+    lambda x, z: while_loop(lambda y: y.sum() < 1, lambda y: (y * 2,), (z,))[0],
+    lambda x, z: while_loop(lambda a, b: a.sum() < 1, lambda a, b: (a + b, a), (x * 3, z))[0],
+    lambda x, z: while_loop(lambda a: a.sum() < 1, lambda a: (z,), (x * 3,))[0]])
+def test_what_arms_give_shows_the_memory_that_they_took(control):
+    with pytest.raises(NotImplementedError, match="other values show"):
+        arete.onnx.export(Arm(control, True), (arete.ones(2),), io.BytesIO())
+    file = io.BytesIO()
+    arete.onnx.export(Arm(control, False), (arete.ones(2),), file)
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": np.ones(2, np.float32)})[0], Arm(control, False)(arete.ones(2)).numpy())

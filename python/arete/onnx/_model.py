@@ -93,7 +93,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
     given = len(values)
     first = list(itertools.accumulate((len(c.get("results", ())) for c in j["calls"]), initial=given))
     values += [None] * (first[-1] - given)
-    memory: dict[int, int] = {}  # of each value that shows another one's memory, which
+    memory = _Memory()
     last_use = _last_use(j)
     schemas = {op: _arguments(s) for op, s in j["schemas"].items()}
 
@@ -106,7 +106,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
         results = [Value("", r["dtype"], r["shape"], op not in _VIEWS) for r in c.get("results", ())]
         if form == "detach":
             old = c["args"][0]["tensor"]
-            memory[at] = memory.get(old, old)
+            memory[at] = memory[old]
             values[at] = values[old]
             return
         if op not in HANDLERS or form == "out":
@@ -124,11 +124,11 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
         if form == "in_place":
             # A model writes nowhere: what is written is another value, in the place of this one alone.
             self = used[0]
-            root = memory.get(self, self)
-            if root < own:
+            roots = memory[self]
+            if min(roots) < own:
                 raise NotImplementedError(f"onnx.export(): '{where}' writes into an input or a constant, or in a function of cond() or "
                                           f"while_loop() into what it did not make (call {number + 1})")
-            if any(last_use[v] > number for v in range(at) if v != self and memory.get(v, v) == root):
+            if any(last_use[v] > number for v in range(at) if v != self and not roots.isdisjoint(memory[v])):
                 raise NotImplementedError(f"onnx.export(): '{where}' writes into memory that other values show (call {number + 1})")
             old = values[self]
             results = [Value("", old.dtype, old.shape, old.own)]
@@ -146,7 +146,7 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
             values[self] = results[0]
             return
         if op in _VIEWS:
-            memory.update({at + k: memory.get(used[0], used[0]) for k in range(len(results))})
+            memory.update({at + k: memory[used[0]] for k in range(len(results))})
         values[at : at + len(results)] = results
 
     _Parts(j, graph, values, memory, first, write).write(0, len(j["calls"]), given)
@@ -180,11 +180,19 @@ def _names_taken(nodes: Any) -> set[str]:
     return names.union(*(_names_taken(a.g.node) for node in nodes for a in node.attribute if a.HasField("g")))
 
 
+class _Memory(dict):
+    """Of each value the values whose memory it may show: itself, or what it is a view of, or the results of the arms that it joins; -1
+    stands for that of a value which only a run decides."""
+
+    def __missing__(self, value: int) -> frozenset:
+        return frozenset({value})
+
+
 class _Parts:
     """The calls in their order: those between the marks of cond() and while_loop() are graphs of If and Loop, which see all values before
     them."""
 
-    def __init__(self, j: dict, graph: Graph, values: list, memory: dict, first: list[int], write: Any) -> None:
+    def __init__(self, j: dict, graph: Graph, values: list, memory: _Memory, first: list[int], write: Any) -> None:
         self._calls, self._graph, self._values, self._memory, self._first, self._write = j["calls"], graph, values, memory, first, write
 
     def write(self, k: int, end: int, own: int) -> None:
@@ -196,9 +204,12 @@ class _Parts:
                 self._write(k, own)
                 k += 1
 
-    def _given(self, k: int) -> list:
+    def _numbers(self, k: int) -> list[int]:
         (value,) = self._calls[k]["args"][0].values()
-        return [self._values[v] for v in (value if isinstance(value, list) else [value])]
+        return value if isinstance(value, list) else [value]
+
+    def _given(self, k: int) -> list:
+        return [self._values[v] for v in self._numbers(k)]
 
     def _graph_of(self, write: Any, inputs: list) -> Any:
         """A graph of what write() writes, and gives the values of."""
@@ -212,10 +223,14 @@ class _Parts:
         return helper.make_tensor_value_info(name, TYPES[kind], shape)
 
     def _results(self, k: int, names: list) -> None:
-        """The values of a mark; whose memory they show is not known, so nothing is written into them."""
+        """The values of a mark."""
         for n, (name, r) in enumerate(zip(names, self._calls[k]["results"]), self._first[k]):
             self._values[n] = Value(name, r["dtype"], r["shape"])
-            self._memory[n] = -1
+
+    def _may_show(self, k: int, *given: list[int]) -> None:
+        """The results of a mark may show the memory of any of these; which it is a run decides, so nothing is written into them."""
+        for n, those in enumerate(zip(*given), self._first[k]):
+            self._memory[n] = frozenset({-1}).union(*(self._memory[v] for v in those))
 
     def _node(self, kind: str, *inputs: Any, k: int, **graphs: Any) -> None:
         names = self._graph.op(kind, *inputs, outputs=len(self._calls[k]["results"]), **graphs)
@@ -234,6 +249,7 @@ class _Parts:
         pred = self._given(k)[0]
         if self._calls[end].get("results"):
             self._node("If", pred, k=end, then_branch=part(k, middle), else_branch=part(middle, end))
+            self._may_show(end, self._numbers(middle), self._numbers(end))
         return end + 1
 
     def _loop(self, k: int) -> int:
@@ -247,6 +263,9 @@ class _Parts:
             (test,) = self._given(middle)
             return Value(self._graph.op("Reshape", test, self._graph.constant([])), "bool", [])
 
+        # Each value that is carried may have been any of them.
+        every = [*self._numbers(k), *self._numbers(end)]
+        self._may_show(k, *([v] * len(initial) for v in self._numbers(k)))
         # Before the first round, and behind each.
         self._results(k, [v.name for v in initial])
         begin = condition()
@@ -264,6 +283,7 @@ class _Parts:
 
         if initial:
             self._node("Loop", "", begin, *initial, k=k, body=self._graph_of(write, inputs))
+            self._may_show(k, *([v] * len(initial) for v in every))
         return end + 1
 
 
