@@ -668,6 +668,11 @@ def test_branches_and_loops_say_what_they_cannot_do():
             arete.jit.trace(f, x)
 
 
+def test_graphs_have_floats_of_sizes():
+    f = make_fx(lambda x: x.long() * float(x.shape[0]), tracing_mode="symbolic")(arete.ones(3))
+    assert f(arete.ones(4)).dtype == arete.float32 and f(arete.ones(4)).tolist() == [4, 4, 4, 4]
+
+
 def test_the_graph_of_an_exported_program():
     class Net(nn.Module):
         def __init__(self):

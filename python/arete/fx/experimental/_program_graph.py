@@ -139,7 +139,8 @@ class Writer:
             (kind, value), = j.items()
             if kind == "ints":
                 return [self._integer(graph, values, e) for e in value]
-            return self._integer(graph, values, value)
+            number = self._integer(graph, values, value)
+            return graph.call_function(float, (number,)) if kind == "float" else number
         return argument_of(j, values)
 
     def _integer(self, graph: Graph, values: dict, e: Any) -> Any:
