@@ -305,7 +305,10 @@ def _composed(ep: ExportedProgram) -> _Recorded:
         _C.default_generator.set_state(random)
         return found
 
-    wanted = results(program)
+    try:
+        wanted = results(program)
+    except (ValueError, TypeError, RuntimeError):  # of what is there instead of the inputs of a recording
+        return ep._recorded
 
     def taken_apart(whole: list) -> _Recorded | None:
         """None where what an operator is composed of is not all that it does, or cannot be saved or looked at."""
@@ -324,7 +327,7 @@ def _composed(ep: ExportedProgram) -> _Recorded:
 
 
 def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
-    from .fx import Interpreter
+    from .fx import GraphModule, Interpreter
 
     functions = {}
     for op, function in table.items():
@@ -338,11 +341,16 @@ def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
     class Replacing(Interpreter):
         def call_function(self, target: Any, args: tuple, kwargs: dict) -> Any:
             name = getattr(target, "_opname", getattr(target, "__name__", ""))
+            # Of cond and while_loop, whose functions are graphs, too.
+            args = tuple((lambda *given, inner=a: Replacing(inner).run(*given)) if isinstance(a, GraphModule) else a for a in args)
             return functions.get(name, target)(*args, **kwargs)
 
     module = ep.graph_module
     state = [t for _, t, _, _ in ep._recorded.program.state()]
-    return _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
+    made = _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
+    if lost := ep.graph_signature.buffers_to_mutate.keys() - ExportedProgram(made).graph_signature.buffers_to_mutate.keys():
+        raise NotImplementedError(f"run_decompositions(): the program writes into {', '.join(sorted(lost))} within a loop or a branch")
+    return made
 
 
 def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:

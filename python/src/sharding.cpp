@@ -82,17 +82,18 @@ void bind_sharding(nb::module_& m) {
       .def_rw("reduces", &Group::reduces)
       .def_rw("all_reduces", &Group::all_reduces)
       .def_rw("divisor", &Group::divisor)
-      .def("set_all_reduce_hook",
-           [](nb::handle_t<Group> self, nb::object hook) {
-             Group& g = nb::cast<Group&>(self);
-             g.all_reduce_hook = nullptr;
-             nb::setattr(self, "hook", hook);
-             if (hook.is_none()) return;
-             g.all_reduce_hook = [held = kept_elsewhere(hook)](const Tensor& gradients) {
-               in_python([&] { held.get()(gradients); });
-             };
-           },
-           nb::arg().none())
+      .def(
+          "set_all_reduce_hook",
+          [](nb::handle_t<Group> self, nb::object hook) {
+            Group& g = nb::cast<Group&>(self);
+            g.all_reduce_hook = nullptr;
+            nb::setattr(self, "hook", hook);
+            if (hook.is_none()) return;
+            g.all_reduce_hook = [held = kept_elsewhere(hook)](const Tensor& gradients) {
+              in_python([&] { held.get()(gradients); });
+            };
+          },
+          nb::arg().none())
       .def("set_forward_prefetch",
            [](Group& g, const std::vector<GroupPtr>& list) { g.forward_prefetch = weak(list); })
       .def("set_backward_prefetch",

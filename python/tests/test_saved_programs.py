@@ -694,6 +694,48 @@ def test_the_graph_of_an_exported_program():
     assert [tuple(n.meta["val"].shape) for n in plain.graph.nodes if n.op != "output"] == [(2,), (2,)]
 
 
+def test_tables_reach_into_branches():
+    class Net(nn.Module):
+        def forward(self, x):
+            return arete.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    ep = arete.export.export(Net(), (arete.ones(2),))
+    other = ep.run_decompositions({arete.ops.aten.sin.default: lambda x: x * 7, arete.ops.aten.cos.default: lambda x: x * 3})
+    for x in (arete.ones(2), -arete.ones(2)):
+        assert other.module()(x).tolist() == (x * (7 if x[0] > 0 else 3)).tolist()
+
+
+def test_graphs_with_other_gradients_are_refused():
+    class Twice(arete.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 100
+
+    class Net(nn.Module):
+        def __init__(self, region):
+            super().__init__()
+            self.w, self.region = nn.Parameter(arete.ones(2)), region
+
+        def forward(self, x):
+            if not self.region:
+                return Twice.apply(self.w) * x.relu()
+            with arete.no_grad():
+                y = self.w * 2
+            return y * x.relu()
+
+    for region in (True, False):
+        ep = arete.export.export(Net(region), (arete.ones(2),))
+        for use in (lambda ep: ep.graph_module, lambda ep: ep.run_decompositions({arete.ops.aten.relu.default: lambda x: x.clamp(min=0)})):
+            with pytest.raises(NotImplementedError, match="no_grad" if region else "autograd.Function"):
+                use(ep)
+        with arete.no_grad():
+            assert ep.run_decompositions().module()(arete.ones(2)).tolist() == [2, 2]
+
+
 def test_decompositions(tmp_path):
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.SiLU(), nn.Flatten(), nn.Linear(18, 6), nn.LayerNorm(6)).eval()
     ep = arete.export.export(net, (arete.randn(2, 1, 5, 5),), dynamic_shapes=({0: arete.export.Dim("n", max=9)},))

@@ -106,6 +106,11 @@ class Writer:
         if form == "out" or op not in self._declared or "autocast" in call:
             under = " under autocast" if "autocast" in call else ""
             raise NotImplementedError(f"a graph of operators cannot have the call of {op or form}{under}")
+        # Gradients would be others.
+        if "function" in call:
+            raise NotImplementedError(f"a graph of operators cannot have a call of an autograd.Function ({op})")
+        if "no_grad" in call and any(_DTYPES[r["dtype"]].is_floating_point for r in call.get("results", ())):
+            raise NotImplementedError(f"a graph of operators cannot have a call in a region of no_grad() ({op})")
         names, positional, defaults = self._declared[op]
         given = [self._value(graph, values, a) for a in call["args"]]
         kwargs = {n: v for n, v in zip(names[positional:], given[positional:]) if v is not None and defaults.get(n, ...) != v}
