@@ -213,7 +213,7 @@ class ExportedProgram:
         for k, x in enumerate(j["inputs"]):
             values[k] = graph.placeholder(x["name"])
             show(values[k], x)
-        Writer(j).write(graph, attributes, values)
+        Writer(j, has_gradients=True).write(graph, attributes, values)
         graph.output(tuple(values[k] for k in j["outputs"]))
         return GraphModule(attributes, graph)
 

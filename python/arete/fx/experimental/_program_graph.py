@@ -79,8 +79,14 @@ class Writer:
     """Writes the calls of a program, of its text as JSON, as nodes; each value is a node by its number, and each dynamic size by ("size",
     number)."""
 
-    def __init__(self, j: dict) -> None:
+    def __init__(self, j: dict, has_gradients: bool = False) -> None:
+        """`has_gradients`: what has other gradients as nodes than as calls is refused."""
         self._calls = j["calls"]
+        for call in self._calls if has_gradients else ():
+            if "function" in call:
+                raise NotImplementedError(f"a graph of operators cannot have a call of an autograd.Function ({call['op']})")
+            if "no_grad" in call and any(_DTYPES[r["dtype"]].is_floating_point for r in call.get("results", ())):
+                raise NotImplementedError(f"a graph of operators cannot have a call in a region of no_grad() ({call['op']})")
         self._schemas = j["schemas"]
         self._declared = {op: _declared(schema) for op, schema in j["schemas"].items()}
         self._places = {k: next((i, d) for i, x in enumerate(j["inputs"]) for d, e in enumerate(x["shape"]) if e == [[1, k]])
@@ -106,11 +112,6 @@ class Writer:
         if form == "out" or op not in self._declared or "autocast" in call:
             under = " under autocast" if "autocast" in call else ""
             raise NotImplementedError(f"a graph of operators cannot have the call of {op or form}{under}")
-        # Gradients would be others.
-        if "function" in call:
-            raise NotImplementedError(f"a graph of operators cannot have a call of an autograd.Function ({op})")
-        if "no_grad" in call and any(_DTYPES[r["dtype"]].is_floating_point for r in call.get("results", ())):
-            raise NotImplementedError(f"a graph of operators cannot have a call in a region of no_grad() ({op})")
         names, positional, defaults = self._declared[op]
         given = [self._value(graph, values, a) for a in call["args"]]
         kwargs = {n: v for n, v in zip(names[positional:], given[positional:]) if v is not None and defaults.get(n, ...) != v}
