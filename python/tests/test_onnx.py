@@ -282,6 +282,7 @@ class Arm(nn.Module):
     lambda x, z: while_loop(lambda a, b: a.sum() < 1, lambda a, b: (a + b, a), (x * 3, z))[0],
     lambda x, z: while_loop(lambda a: a.sum() < 1, lambda a: (z,), (x * 3,))[0]])
 def test_what_arms_give_shows_the_memory_that_they_took(control):
+    onnx.helper.make_opsetid("", 18)  # skips where it is missing
     with pytest.raises(NotImplementedError, match="other values show"):
         arete.onnx.export(Arm(control, True), (arete.ones(2),), io.BytesIO())
     file = io.BytesIO()
