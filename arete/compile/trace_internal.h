@@ -78,7 +78,6 @@ class TracePlan {
     return std::accumulate(arena_bytes_.begin(), arena_bytes_.end(), size_t{});
   }
   bool is_graph() const { return graph_->is_captured(); }
-  const DeviceGraph& graph() const { return *graph_; }
   const std::string& why_no_graph() const { return graph_->why_not(); }
   PlanAccount account;
 

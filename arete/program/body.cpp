@@ -52,16 +52,20 @@ bool Scopes::mark(Form form, int next, size_t count) {
   if ((form == Form::join || form == Form::repeat) && o.count != count) return false;
   if (form == Form::otherwise) o.count = count;
   o.last = form;
-  if (form == Form::test) return true;
-  gone_.emplace_back(o.first, next);
+  // With the parts inside of it, which lie behind its first value.
+  while (!gone_.empty() && gone_.back().first >= o.first) gone_.pop_back();
+  if (!gone_.empty() && gone_.back().second == o.first)
+    gone_.back().second = next;
+  else if (o.first < next)
+    gone_.emplace_back(o.first, next);
   o.first = next;
-  if (form != Form::otherwise) open_.pop_back();
+  if (form == Form::join || form == Form::repeat) open_.pop_back();
   return true;
 }
 
 bool Scopes::holds(int value) const {
-  return std::ranges::none_of(gone_,
-                              [&](const auto& g) { return value >= g.first && value < g.second; });
+  const auto after = std::ranges::upper_bound(gone_, value, {}, &std::pair<int, int>::first);
+  return after == gone_.begin() || value >= std::prev(after)->second;
 }
 
 std::string_view name_of(Form form) {

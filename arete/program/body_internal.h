@@ -128,7 +128,7 @@ class Scopes {
     size_t count;  // of results
   };
   std::vector<Open> open_;
-  std::vector<std::pair<int, int>> gone_;  // [first, last)
+  std::vector<std::pair<int, int>> gone_;  // [first, last), in their order, apart
 };
 
 struct Input {
@@ -197,6 +197,9 @@ Body merge(std::vector<Body> recordings, const std::vector<std::vector<int64_t>>
            const std::vector<SizeInfo>& symbols);
 
 std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs);
+/// What loops call every 50 ms between rounds, in their thread; what it throws ends them. The
+/// binding looks for signals there.
+void set_between_rounds(void (*f)());
 /// The dynamic sizes that inputs have; checks everything that is known of inputs.
 std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& inputs);
 

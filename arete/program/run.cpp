@@ -1,5 +1,7 @@
 // Makes the calls of a program.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 
 #include "arete/amp/autocast.h"
 #include "arete/core/modes.h"
@@ -304,6 +306,8 @@ class Run {
   std::vector<Tensor> values_;
 };
 
+std::atomic<void (*)()> between_rounds = nullptr;
+
 bool truth_of(const Tensor& t, const char* whose) {
   ARETE_CHECK(
       t.defined() && t.dtype() == kBool && t.numel() == 1,
@@ -334,7 +338,12 @@ std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tens
     record_mark(Form::test, {condition(carried)});
     return record_mark(Form::repeat, body(carried));
   }
-  while (truth_of(condition(carried), "while_loop(): the condition is")) {
+  using Clock = std::chrono::steady_clock;
+  for (auto last = Clock::now(); truth_of(condition(carried), "while_loop(): the condition is");) {
+    if (const auto now = Clock::now(); now - last > std::chrono::milliseconds(50)) {
+      last = now;
+      if (void (*const f)() = between_rounds) f();
+    }
     std::vector<Tensor> next = body(carried);
     ARETE_CHECK(next.size() == carried.size(),
                 ValueError("while_loop", "body gives as many tensors as are carried")
@@ -344,5 +353,7 @@ std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tens
   }
   return carried;
 }
+
+void set_between_rounds(void (*f)()) { between_rounds = f; }
 
 }  // namespace arete::program

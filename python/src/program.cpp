@@ -49,6 +49,10 @@ Program record(const Function& f, const std::vector<Tensor>& inputs,
 }  // namespace
 
 void bind_program(nb::module_& m) {
+  program::set_between_rounds([] {
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+  });
   m.def("_is_recording_program", [] { return recording > 0; });
   m.def("_cond", &program::cond, "pred"_a, "if_true"_a, "if_false"_a);
   m.def("_while_loop", &program::while_loop, "condition"_a, "body"_a, "carried"_a);

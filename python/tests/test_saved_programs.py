@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import warnings
 import zipfile
@@ -662,10 +663,27 @@ def test_branches_and_loops_say_what_they_cannot_do():
             (branch(leaks, lambda x: x * kept[-1]), NotImplementedError, "outside of it"),
             (loop(lambda x: x[:1]), ValueError, "one dtype and shape"),
             (loop(lambda x: (x, x)), RuntimeError, "one structure"),
+            (lambda x: while_loop(lambda x: leaks(x).sum() > 9, lambda x: (x + kept[-1],), (x,)), NotImplementedError, "outside of it"),
             (lambda x: while_loop(lambda x: True, lambda x: x, (x,)), RuntimeError, "a tensor of one bool"),
             (lambda x: arete.func.grad(lambda x: branch(lambda x: x.sin())(x).sum())(x), NotImplementedError, "a gradient through cond")):
         with pytest.raises(error, match=text):
             arete.jit.trace(f, x)
+
+
+def test_loops_answer_signals():
+    p = arete.jit.trace(lambda x: while_loop(lambda x: x.sum() > 0, lambda x: (x * 1,), (x,))[0], -arete.ones(2))
+
+    def stop(*_):
+        raise InterruptedError("stop")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(InterruptedError):
+            p(arete.ones(2))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_graphs_have_floats_of_sizes():

@@ -433,10 +433,23 @@ pair.to(arete.float64)
 pair(x.double()).sum().backward()
 assert pair[1].bias.grad.dtype == arete.float64
 import gc, weakref
-seen = weakref.ref(net)
-del net
+# Hooks end with their module, which they may hold; None takes one away.
+calls = []
+net.set_all_reduce_hook(lambda gradients, net=net: calls.append(gradients.numel()))
+raises(TypeError, "hook must be callable or None, got int", lambda: net.set_all_reduce_hook(3))
+raises(NotImplementedError, "stream must be None", lambda: net.set_all_reduce_hook(print, stream=1))
+net.half(x).sum().backward()
+assert len(calls) == 1 and calls[0] % 64 == 0, calls  # each parameter begins at a multiple of 256 bytes
+net.set_all_reduce_hook(None)
+net.half(x).sum().backward()
+assert len(calls) == 1, calls
+net.set_all_reduce_hook(lambda gradients, net=net: None)
+ddp = DDP(nn.Linear(2, 1))
+ddp.register_comm_hook(ddp, lambda owner, bucket: None)
+seen = [weakref.ref(net), weakref.ref(ddp)]
+del net, ddp
 gc.collect()
-assert seen() is None
+assert [s() for s in seen] == [None, None]
 """)
 
 

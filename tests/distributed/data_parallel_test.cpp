@@ -175,6 +175,18 @@ TEST(Reducers, BucketsFollowTheOrderOfRankZero) {
   });
 }
 
+// The list of sizes begins anew for each dtype.
+TEST(Reducers, SizesOfBucketsCountForEachDtype) {
+  with_ranks(1, [](const ProcessGroupPtr& g) {
+    std::vector<Tensor> p;
+    for (int i = 0; i < 8; ++i)
+      p.push_back(zeros({16}, i % 2 ? kFloat32 : kFloat64).requires_grad_());
+    const auto reducer = Reducer::make(p, {}, g, {.bucket_bytes = {64, 1000}});
+    EXPECT_EQ(reducer->buckets(),
+              (std::vector<std::vector<size_t>>{{7}, {6}, {5, 3, 1}, {4, 2, 0}}));
+  });
+}
+
 TEST(Reducers, BucketsAreUnderWayDuringThePass) {
   with_ranks(2, [](const ProcessGroupPtr& g) {
     Tensor a = parameter(4, 1), b = parameter(4, 2);

@@ -95,6 +95,26 @@ TEST(Compile, IsOnePlanForSeveralCalls) {
   EXPECT_EQ(f.stats().breaks, 0);
 }
 
+// A call that does not run is made of calls that are put off.
+TEST(Compile, ASkippedCallIsPutOffWherePlansDidNotPay) {
+  if (!test_device().is_cpu()) GTEST_SKIP() << "plans of small calls pay elsewhere";
+  const auto program = compile::make_program({});
+  const Tensor x = rand({4}, test_device());
+  const auto is_put_off = [&] {
+    compile::PutOff put_off(*program);
+    const Tensor y = x + 1;
+    const bool result = compile::count_put_off() > 0;
+    put_off.finish();
+    return result;
+  };
+  int calls = 0;
+  while (is_put_off() && calls < 200) ++calls;
+  ASSERT_LT(calls, 200);
+  EXPECT_FALSE(is_put_off());
+  compile::note_skipped(*program);
+  EXPECT_TRUE(is_put_off());
+}
+
 TEST(Compile, NumbersBelongToTheCall) {
   double factor = 1;
   auto f = compile::compile([&](const Tensor& x) { return (x * factor).exp() - factor; },
