@@ -75,7 +75,6 @@ Tensor Call::unwatched(const Tensor& t) const {
     // Another thread copies, in a stream of its own.
     prim::Backend& device = prim::backend_for(t.device());
     device.synchronize_stream(device.current_stream());
-    return t.detach();
   }
   const StoragePtr memory = t.storage();
   StoragePtr same = Storage::adopt(memory->device(), memory->data(), memory->bytes(), [memory] {});

@@ -315,8 +315,7 @@ WorkPtr ProcessGroup::start_on_host(const std::shared_ptr<Call>& call, std::span
     return nullptr;
   }
   const auto work = std::make_shared<Work>(call->queue);
-  for (const Tensor& t : out)
-    if (t.device().is_cpu()) t.storage()->add_pending(work, true);
+  for (const Tensor& t : out) t.storage()->add_pending(work, true);
   for (const Tensor& t : call->in) t.storage()->add_pending(work, false);
   try {
     submit(threads_->collectives, work, perform);

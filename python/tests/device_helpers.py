@@ -1,4 +1,6 @@
 """Tests that run once on each device that is here."""
+import os
+
 import pytest
 
 import arete
@@ -21,6 +23,11 @@ def device_of_arrays(request):
     arete.numpy.set_device(request.param)
     yield request.param
     arete.numpy.set_device(before)
+
+
+def without_gpus(**more):
+    """The environment of a process that sees no GPU: where there are some, networks are spread over them unless a mesh says otherwise."""
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": "", **more}
 
 
 def host(x):

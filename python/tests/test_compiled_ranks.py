@@ -387,7 +387,7 @@ def test_what_wrappers_exchange_overlaps_computation():
         bucket, own = "all_reduce,", "all_reduce"  # with what says that it overlaps, and without
         for calls in calls_of(nn.parallel.DistributedDataParallel(nn.Linear(4, 3)))[1:]:  # after the first all agree on buckets
             assert calls == [bucket, own], calls
-        for calls in calls_of(dist.fsdp.fully_shard(nn.Linear(4, 3))):
+        for calls in calls_of(dist.fsdp.fully_shard(nn.Linear(4, 3), mesh=dist.init_device_mesh("cpu", (2,)))):
             assert set(calls) == {"all_gather,", "reduce_scatter,", own} and calls.count(own) == 1, calls
     finally:
         dist.destroy_process_group()

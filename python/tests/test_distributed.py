@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import fake_gpus
 import pytest
+from device_helpers import without_gpus
 from peer import peer
 
 import arete
@@ -25,7 +26,8 @@ needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="built with
 
 
 def run_ranks(tmp_path, size, body, **more):
-    """Runs a program as each rank of a group that meets in a file; gives what each printed, and ended with."""
+    """Runs a program as each rank of a group that meets in a file, without GPUs unless `env` has some; gives what each printed, and
+    ended with."""
     program = f"""
 import arete, os, sys, time
 from datetime import timedelta
@@ -42,6 +44,7 @@ def after(name, seconds=0):
         time.sleep(0.01)
     time.sleep(seconds)
 """ + body
+    more.setdefault("env", without_gpus())
     ranks = [subprocess.Popen([sys.executable, "-c", program, str(r)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               **more) for r in range(size)]
     return [(p.communicate(timeout=120)[0], p.returncode) for p in ranks]
@@ -735,7 +738,7 @@ def launch(tmp_path, *arguments, options=("--standalone", "--nproc-per-node", "2
     script.write_text(LAUNCHED)
     limit = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"] if files else []
     return subprocess.run([*limit, arete_program, "run", *options, *(program or ["--python", sys.executable, script]), *arguments],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=120, env=without_gpus())
 
 
 @needs_gloo

@@ -1,12 +1,12 @@
 """Programs of several processes as users write them (rank_programs.py, more_rank_programs.py): run on `arete.as_torch` unchanged, they give
 what PyTorch gives with Gloo."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+from device_helpers import without_gpus
 from peer import peer
 from test_distributed import needs_gloo
 
@@ -52,7 +52,7 @@ def test_programs_are_those_of_torch(tmp_path, file, size):
     for name, command in commands.items():
         (tmp_path / name).mkdir()
         launched[name] = subprocess.Popen([sys.executable, "-m", *command, str(tmp_path / name)], stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                                          stderr=subprocess.STDOUT, text=True, env=without_gpus(OMP_NUM_THREADS="1"))
     for name, process in launched.items():
         out = process.communicate(timeout=240)[0]
         assert process.returncode == 0, out
