@@ -120,6 +120,8 @@ def range(start, end, step=1, *, out=None, dtype=None, layout=None, device=None,
     if end < start if step > 0 else end > start:
         raise _C.ArgumentError("upper bound and lower bound inconsistent with step sign")
     count = (end - start) // step + 1 if whole else int((end - start) / step + 1)
+    if out is not None and device is None:
+        device = out.device
     result = _ops.empty((count,), dtype=dtype, layout=layout, device=device, pin_memory=bool(pin_memory))
     steps = _ops.arange(count, dtype=_C.int64 if whole else _C.float64, device=result.device)
     result.copy_(steps * step + start)
