@@ -772,23 +772,25 @@ def tensor_parallel(rank, size):
 
 @program
 def pipeline(rank, size):
-    """The pipeline tutorial: PipelineStage by hand, GPipe and 1F1B."""
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+    """The pipeline tutorial: PipelineStage by hand, each schedule. Gradients of several steps are added up, some of other losses before."""
+    from torch.distributed.pipelining import PipelineStage
+    from torch.distributed.pipelining.schedules import get_schedule_class
     out = []
-    for schedule in (ScheduleGPipe, Schedule1F1B):
-        layers = [filled(nn.Sequential(nn.Linear(6, 6), nn.Tanh())) for _ in range(size)]
-        stage = PipelineStage(layers[rank], rank, size, torch.device("cpu"))
-        s = schedule(stage, n_microbatches=4, loss_fn=lambda y, t: F.mse_loss(y, t))
-        x, t = batch(0, 0), batch(0, 1)
-        losses = []
-        if rank == 0:
-            s.step(x) if size > 1 else s.step(x, target=t, losses=losses)
-        elif rank == size - 1:
-            out.append(s.step(target=t, losses=losses))
-            out.append(torch.stack(losses))
-        else:
-            s.step()
-        out += [p.grad for p in layers[rank].parameters()]
+    for name, each, n, scale in (("GPipe", 1, 4, True), ("1F1B", 1, 3, True), ("1F1B", 1, 4, False), ("LoopedBFS", 2, 6, True),
+                                 ("Interleaved1F1B", 2, 6, True), ("InterleavedZeroBubble", 2, 6, True)):
+        layers = [filled(nn.Sequential(nn.Linear(6, 6), nn.Tanh())) for _ in range(size * each)]
+        mine = [rank, rank + size][:each]
+        first, last = 0 in mine, size * each - 1 in mine
+        stages = [PipelineStage(layers[k], k, size * each, torch.device("cpu")) for k in mine]
+        s = get_schedule_class(name)(stages[0] if each == 1 else stages, n, loss_fn=F.mse_loss, scale_grads=scale)
+        for p in layers[mine[0]].parameters():
+            p.grad = torch.ones_like(p)
+        for step in range(2):
+            losses = []
+            got = s.step(*[batch(0, step, 24, 6)][:first], losses=losses, **({"target": batch(0, 9, 24, 6)} if last else {}))
+            if last:
+                out += [got, torch.stack(losses)]
+            out += [p.grad.clone() for k in mine for p in layers[k].parameters()]
     return out
 
 

@@ -65,7 +65,8 @@ class _PipelineSchedule:
         """One batch, forward and, if there is a loss, backward. The process of the first stage gives the batch, that of the last one
         `target` and a list to be filled with the microbatches' losses; the latter gets the joined outputs, others None.
 
-        Gradients are those of the mean of the microbatches' losses, with `scale_grads=False` of their sum."""
+        Gradients of the microbatches' losses are added to those that parameters have, and the sums are divided by the number of
+        microbatches: with those of `zero_grad()` they are the gradients of the mean. With `scale_grads=False` nothing is divided."""
         train = self._loss_fn is not None
         if train and not _C.is_grad_enabled():
             raise RuntimeError("step() requires gradients to be enabled for backward computation; it should not be used under "
@@ -93,7 +94,6 @@ class _PipelineSchedule:
         order = plan.ranks[self._rank]
         # The step of each stage that completes its gradients.
         last = {a.stage: k for k, a in enumerate(order) if a.kind in (_STEP.B, _STEP.W)}
-        scale = 1.0 / n if self.scale_grads else 1.0
         outputs: dict[int, Any] = {}
         found: dict[int, Any] = {}
         sent: collections.deque = collections.deque()
@@ -117,9 +117,9 @@ class _PipelineSchedule:
                     if kind is not _STEP.I:
                         stage.exchange(last[action.stage] == k)
                     if kind is _STEP.B:
-                        stage.backward(m, scale)
+                        stage.backward(m)
                     elif kind is _STEP.I:
-                        stage.backward_input(m, scale)
+                        stage.backward_input(m)
                     else:
                         stage.backward_weight(m)
                     if kind is not _STEP.W and action.stage > 0 and plan.rank_of_stage[action.stage - 1] == self._rank:
@@ -140,6 +140,11 @@ class _PipelineSchedule:
                 work.wait()
         for s in self._stages.values():
             s.clear_runtime_states()
+        if train and self.scale_grads:
+            # All that is there, whichever step it is of; once where stages share a parameter.
+            for p in {id(p): p for s in self._stages.values() for p in s.submod.parameters()}.values():
+                if p.grad is not None:
+                    p.grad.div_(n)
         if losses is not None and has_last and self._loss_fn is not None:
             if targets is None:
                 raise ValueError("losses are of targets: there is no target")

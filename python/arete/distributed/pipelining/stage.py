@@ -221,13 +221,13 @@ class PipelineStage:
     def set_loss(self, microbatch: int, loss: Any) -> None:
         self._at[microbatch].loss = loss
 
-    def _roots(self, at: _Microbatch, scale: float) -> tuple[list, list]:
+    def _roots(self, at: _Microbatch) -> tuple[list, list]:
         if self.is_last:
             at.outputs, at.result = (), None
             loss, at.loss = at.loss, None
             if not loss.requires_grad:
                 return [], []
-            return [loss], [_operators.full_like(loss.detach(), scale)]
+            return [loss], [_operators.ones_like(loss.detach())]
         gradients = []
         for g, work in at.gradients or []:
             if work is not None:
@@ -245,19 +245,19 @@ class PipelineStage:
         at.gradients = [_operators.zeros_like(t.detach()) if g is None else g for t, g in zip(inputs, gradients)]
         at.inputs = ()
 
-    def backward(self, microbatch: int, scale: float) -> None:
+    def backward(self, microbatch: int) -> None:
         """The whole backward step."""
         at = self._at[microbatch]
-        roots, gradients = self._roots(at, scale)
+        roots, gradients = self._roots(at)
         inputs = self._wanted(at)
         if roots:
             autograd.backward(roots, gradients)
         self._keep(at, inputs, [t.grad for t in inputs])
 
-    def backward_input(self, microbatch: int, scale: float) -> None:
+    def backward_input(self, microbatch: int) -> None:
         """The gradients of inputs."""
         at = self._at[microbatch]
-        roots, gradients = self._roots(at, scale)
+        roots, gradients = self._roots(at)
         inputs = self._wanted(at)
         if roots:
             at.split = _C._SplitBackward(roots, gradients, inputs)
