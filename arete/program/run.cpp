@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 
 #include "arete/amp/autocast.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/program_arguments.h"
+#include "arete/ops/shape.h"
 #include "arete/program/body_internal.h"
 
 namespace arete::program {
@@ -315,6 +317,36 @@ bool truth_of(const Tensor& t, const char* whose) {
   return t.item<bool>();
 }
 
+// What is called behind the functions of cond() and while_loop() is recorded with one layout of
+// their results (contiguous() of a contiguous tensor is no call), so both ways give that one.
+Tensor laid_out_as(const Layout& wanted, const Tensor& t) {
+  if (!t.defined() || !std::ranges::equal(t.sizes(), wanted.sizes) ||
+      std::ranges::equal(t.strides(), wanted.strides) ||
+      (t.is_contiguous() && wanted.is_contiguous()))
+    return t;
+  if (wanted.is_contiguous()) return t.contiguous();
+  Shape order(wanted.rank()), back(wanted.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](int64_t d) { return wanted.strides[d]; });
+  for (int k = 0; k < wanted.rank(); ++k) back[order[k]] = k;
+  return permute(permute(t, order).contiguous(), back);
+}
+
+std::vector<Layout> make_dense(std::vector<Tensor>& all) {
+  std::vector<Layout> layouts;
+  for (Tensor& t : all) {
+    if (t.defined() && !t.layout().is_dense()) t = t.contiguous();
+    layouts.push_back(t.defined() ? t.layout() : Layout());
+  }
+  return layouts;
+}
+
+std::vector<Tensor> laid_out_as(const std::vector<Layout>& wanted, std::vector<Tensor> all) {
+  for (size_t k = 0; k < std::min(wanted.size(), all.size()); ++k)
+    all[k] = laid_out_as(wanted[k], all[k]);
+  return all;
+}
+
 }  // namespace
 
 std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
@@ -327,16 +359,22 @@ std::vector<Tensor> cond(const Tensor& pred, const std::function<std::vector<Ten
                          const std::function<std::vector<Tensor>()>& if_false) {
   if (!is_recording()) return truth_of(pred, "cond(): pred is") ? if_true() : if_false();
   record_mark(Form::branch, {pred});
-  record_mark(Form::otherwise, if_true());
-  return record_mark(Form::join, if_false());
+  std::vector<Layout> layouts;
+  {
+    std::vector<Tensor> results = if_true();
+    layouts = make_dense(results);
+    record_mark(Form::otherwise, results);
+  }
+  return record_mark(Form::join, laid_out_as(layouts, if_false()));
 }
 
 std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
                                const Program::Function& body, std::vector<Tensor> carried) {
   if (is_recording()) {
+    const std::vector<Layout> layouts = make_dense(carried);
     carried = record_mark(Form::loop, carried);
     record_mark(Form::test, {condition(carried)});
-    return record_mark(Form::repeat, body(carried));
+    return record_mark(Form::repeat, laid_out_as(layouts, body(carried)));
   }
   using Clock = std::chrono::steady_clock;
   for (auto last = Clock::now(); truth_of(condition(carried), "while_loop(): the condition is");) {

@@ -300,10 +300,11 @@ def _composed(ep: ExportedProgram) -> _Recorded:
 
     def results(p: Any) -> list:
         copy, random = p.clone(), _C.default_generator.get_state()
+        given = [t.detach().clone() for t in inputs]
         with _no_grad():
-            found = copy([t.detach().clone() for t in inputs])
+            found = copy(given)
         _C.default_generator.set_state(random)
-        return found
+        return found + given + [t for _, t, kind, _ in copy.state() if kind != "constant"]  # with what it wrote
 
     try:
         wanted = results(program)
@@ -347,10 +348,7 @@ def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
 
     module = ep.graph_module
     state = [t for _, t, _, _ in ep._recorded.program.state()]
-    made = _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
-    if lost := ep.graph_signature.buffers_to_mutate.keys() - ExportedProgram(made).graph_signature.buffers_to_mutate.keys():
-        raise NotImplementedError(f"run_decompositions(): the program writes into {', '.join(sorted(lost))} within a loop or a branch")
-    return made
+    return _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
 
 
 def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:

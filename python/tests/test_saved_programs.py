@@ -723,7 +723,58 @@ def test_tables_reach_into_branches():
         assert other.module()(x).tolist() == (x * (7 if x[0] > 0 else 3)).tolist()
 
 
-def test_graphs_with_other_gradients_are_refused():
+def test_branches_and_loops_give_one_layout():
+    def flat(f):
+        return lambda x: f(x).contiguous().view(-1)
+
+    for f in (flat(lambda x: arete.cond(x.sum() > 0, lambda: x * 1, lambda: (x * 2).t())),
+              flat(lambda x: arete.cond(x.sum() > 0, lambda: (x * 2).t(), lambda: x * 1)),
+              flat(lambda x: arete.cond(x.sum() > 0, lambda: x[:, :2], lambda: x[:, 1:])),
+              flat(lambda x: arete.cond(x.sum() > 0, lambda: x[0].expand(3, 3), lambda: x.t())),
+              flat(lambda x: while_loop(lambda y: y.sum().abs() < 90, lambda y: ((y * 2).t(),), (x,))[0]),
+              flat(lambda x: while_loop(lambda y: y.sum().abs() < 90, lambda y: (y * 2,), (x[:2, :2].t(),))[0]),
+              lambda x: arete.cond(x.sum() > 0, lambda: x.reshape(1, 3, 3, 1).permute(0, 2, 1, 3), lambda: x[None, ..., None].sin())
+                             .permute(0, 2, 1, 3).reshape(-1)):
+        p = arete.jit.trace(f, arete.ones(3, 3))
+        for x in (arete.arange(9.0).view(3, 3), -arete.arange(9.0).view(3, 3)):
+            x.requires_grad_()
+            assert same(p(x), f(x)) and same(*(arete.autograd.grad(g(x).square().sum(), x)[0] for g in (p, f)))
+
+
+class Calls(nn.Module):
+    """A function as a module with a parameter and a buffer."""
+
+    def __init__(self, f):
+        super().__init__()
+        self.f, self.w = f, nn.Parameter(arete.full((2,), 3.0))
+        self.register_buffer("rounds", arete.zeros(()))
+
+    def forward(self, x):
+        return self.f(self, x)
+
+
+RELU = {arete.ops.aten.relu.default: lambda x: x.clamp(min=0)}
+
+
+def test_graphs_keep_regions_without_gradients():
+    def f(m, x):
+        with arete.no_grad():
+            y = m.w * 2
+            m.rounds.add_(1)
+        return (y * x.relu()).sum() + m.w.sum() + (m.w * 3).detach().requires_grad_().sum()
+
+    net = Calls(f)
+    ep = arete.export.export(net, (arete.ones(2),))
+    again = ep.run_decompositions(RELU)
+    x = arete.ones(2)
+    for call in (net, ep.module(), again.module(), lambda x: ep.graph_module(net.w, net.rounds, x)[0]):
+        with arete.no_grad():
+            assert not call(x).requires_grad
+        assert arete.autograd.grad(call(x), net.w)[0].tolist() == [1, 1]
+    assert net.rounds.item() == 8 and list(again.graph_signature.buffers_to_mutate.values()) == ["rounds"]
+
+
+def test_graphs_have_no_custom_functions():
     class Twice(arete.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -733,25 +784,36 @@ def test_graphs_with_other_gradients_are_refused():
         def backward(ctx, g):
             return g * 100
 
-    class Net(nn.Module):
-        def __init__(self, region):
-            super().__init__()
-            self.w, self.region = nn.Parameter(arete.ones(2)), region
+    ep = arete.export.export(Calls(lambda m, x: Twice.apply(m.w) * x.relu()), (arete.ones(2),))
+    with pytest.raises(NotImplementedError, match="autograd.Function"):
+        ep.run_decompositions(RELU)
+    with arete.no_grad():
+        assert ep.run_decompositions().module()(arete.ones(2)).tolist() == [6, 6]
 
-        def forward(self, x):
-            if not self.region:
-                return Twice.apply(self.w) * x.relu()
-            with arete.no_grad():
-                y = self.w * 2
-            return y * x.relu()
 
-    for region in (True, False):
-        ep = arete.export.export(Net(region), (arete.ones(2),))
-        for use in (lambda ep: ep.graph_module, lambda ep: ep.run_decompositions({arete.ops.aten.relu.default: lambda x: x.clamp(min=0)})):
-            with pytest.raises(NotImplementedError, match="no_grad" if region else "autograd.Function"):
-                use(ep)
-        with arete.no_grad():
-            assert ep.run_decompositions().module()(arete.ones(2)).tolist() == [2, 2]
+def test_graphs_of_branches_and_loops_again():
+    def f(m, x):
+        def body(y):
+            m.rounds.add_(1)
+            return (y + x.shape[0] - y.relu() / 2,)
+
+        return while_loop(lambda y: y.sum() < x.shape[0] * 3, body, (arete.cond(x.sum() > 0, lambda: x.relu(), lambda: x.cos()),))[0]
+
+    net = Calls(f)
+    ep = arete.export.export(net, (arete.ones(3),), dynamic_shapes={"x": {0: arete.export.Dim("n")}})
+    plain = ep.run_decompositions(RELU)
+    assert "relu" not in str(plain.graph) and str(plain.graph).count("clamp") == 2
+    twice = ep.run_decompositions({arete.ops.aten.relu.default: lambda x: x * 2})
+    for program, slope in ((ep, 1), (plain, 1), (twice, 2)):
+        assert list(program.graph_signature.buffers_to_mutate.values()) == ["rounds"]
+        for x in (arete.ones(5), -arete.ones(4)):
+            y = slope * x if x[0] > 0 else x.cos()
+            rounds = 0
+            while y.sum() < len(x) * 3:
+                y, rounds = y + len(x) - slope * y / 2, rounds + 1
+            net.rounds.zero_()
+            arete.testing.assert_close(program.module()(x), y)
+            assert net.rounds.item() == rounds
 
 
 def test_decompositions(tmp_path):

@@ -68,6 +68,11 @@ def _sums(j: Any) -> Iterator[list]:
         yield from (e for e in value if isinstance(e, list))
 
 
+def _has_gradient(type_of: dict) -> bool:
+    dtype = _DTYPES[type_of["dtype"]]
+    return dtype.is_floating_point or dtype.is_complex
+
+
 def _values(j: Any) -> list:
     """The values that an argument takes."""
     if j and "tensor" in j:
@@ -80,20 +85,21 @@ class Writer:
     number)."""
 
     def __init__(self, j: dict, has_gradients: bool = False) -> None:
-        """`has_gradients`: what has other gradients as nodes than as calls is refused."""
-        self._calls = j["calls"]
+        """`has_gradients`: nodes have the gradients of the calls; what cannot have them is refused."""
+        self._calls, self._has_gradients = j["calls"], has_gradients
         for call in self._calls if has_gradients else ():
             if "function" in call:
                 raise NotImplementedError(f"a graph of operators cannot have a call of an autograd.Function ({call['op']})")
-            if "no_grad" in call and any(_DTYPES[r["dtype"]].is_floating_point for r in call.get("results", ())):
-                raise NotImplementedError(f"a graph of operators cannot have a call in a region of no_grad() ({call['op']})")
         self._schemas = j["schemas"]
         self._declared = {op: _declared(schema) for op, schema in j["schemas"].items()}
         self._places = {k: next((i, d) for i, x in enumerate(j["inputs"]) for d, e in enumerate(x["shape"]) if e == [[1, k]])
                         for k in range(len(j["symbols"]))}
         self._first = [len(j["inputs"]) + len(j["constants"])]
+        self._whole_numbers = {k for k, x in enumerate(j["inputs"]) if not _has_gradient(x)}
         for call in self._calls:
-            self._first.append(self._first[-1] + len(call.get("results", ())))
+            results = call.get("results", ())
+            self._whole_numbers.update(self._first[-1] + r for r, x in enumerate(results) if not _has_gradient(x))
+            self._first.append(self._first[-1] + len(results))
 
     def write(self, graph: Graph, attributes: dict, values: dict, first: int = 0, last: int | None = None) -> None:
         """The calls from the first to before the last one; `attributes` gets the functions of cond() and while_loop()."""
@@ -113,7 +119,8 @@ class Writer:
             under = " under autocast" if "autocast" in call else ""
             raise NotImplementedError(f"a graph of operators cannot have the call of {op or form}{under}")
         names, positional, defaults = self._declared[op]
-        given = [self._value(graph, values, a) for a in call["args"]]
+        seen = self._without_gradients(graph, values, call) if self._has_gradients and "no_grad" in call else values
+        given = [self._value(graph, seen, a) for a in call["args"]]
         kwargs = {n: v for n, v in zip(names[positional:], given[positional:]) if v is not None and defaults.get(n, ...) != v}
         args = given[:positional]
         while args and (args[-1] is None or not isinstance(args[-1], (Node, list)) and defaults.get(names[len(args) - 1], ...) == args[-1]):
@@ -125,6 +132,11 @@ class Writer:
         several = len(results) != 1 or _gives_several(self._schemas[op])
         self._give(graph, values, node, k, several)
         return k + 1
+
+    def _without_gradients(self, graph: Graph, values: dict, call: dict) -> dict:
+        """The values as a call in a region of no_grad() sees them, whose results and what it writes have no gradient through it."""
+        taken = {v for a in call["args"] for v in _values(a) if v is not None} - self._whole_numbers
+        return {**values, **{v: graph.call_function(ops.aten.detach.default, (values[v],)) for v in sorted(taken)}}
 
     def _give(self, graph: Graph, values: dict, node: Node, k: int, several: bool) -> None:
         results = self._calls[k].get("results", ())
@@ -179,13 +191,13 @@ class Writer:
                 taken.update(dict.fromkeys(("size", s) for e in _sums(a) for _, *sizes in e for s in sizes))
         return list(taken)
 
-    def _function(self, graph: Graph, attributes: dict, name: str, first: int, last: int, takes: list, more: list | None) -> Node:
-        """The calls as a GraphModule of the graph's module. It gives what the last mark takes, in a tuple with `more`, or alone."""
+    def _function(self, graph: Graph, attributes: dict, name: str, first: int, last: int, takes: list, alone: bool = False) -> Node:
+        """The calls as a GraphModule of the graph's module. It gives what the last mark takes, in a tuple or alone."""
         inner, own = Graph(), {}
         values = {v: inner.placeholder(f"arg{k}_1") for k, v in enumerate(takes)}
         self.write(inner, own, values, first, last)
         results = [values[v] for v in _values(self._calls[last]["args"][0])]
-        inner.output(results[0] if more is None else (*results, *(values[v] for v in more)))
+        inner.output(results[0] if alone else tuple(results))
         count = sum(key.startswith(name) for key in attributes)
         attributes[f"{name}_{count}"] = GraphModule(own, inner)
         return graph.get_attr(f"{name}_{count}")
@@ -202,15 +214,14 @@ class Writer:
                 self._size(graph, values, v[1])
         taken = [values[v] for v in captured]
         if form == "branch":
-            functions = [self._function(graph, attributes, name, first + 1, last, captured, [])
+            functions = [self._function(graph, attributes, name, first + 1, last, captured)
                          for name, first, last in (("true_graph", k, middle), ("false_graph", middle, end))]
             node = graph.call_function(cond, (values[given[0]], *functions, taken), name="cond")
             self._give(graph, values, node, end, True)
         else:
-            # What the functions see besides is carried, too, and stays as it is.
-            test = self._function(graph, attributes, "while_loop_cond_graph", k + 1, middle, carried + captured, None)
-            body = self._function(graph, attributes, "while_loop_body_graph", middle + 1, end, carried + captured, captured)
-            node = graph.call_function(while_loop, (test, body, [*(values[v] for v in given), *taken]), name="while_loop")
+            test = self._function(graph, attributes, "while_loop_cond_graph", k + 1, middle, carried + captured, alone=True)
+            body = self._function(graph, attributes, "while_loop_body_graph", middle + 1, end, carried + captured)
+            node = graph.call_function(while_loop, (test, body, [values[v] for v in given], taken), name="while_loop")
             self._give(graph, values, node, k, True)
         return end + 1
 
