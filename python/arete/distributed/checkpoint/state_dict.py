@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Iterable, NamedTuple, Optional, Union
+from typing import Any, Iterable, Optional, Union
 
 from ... import _C, _operators
 from .. import distributed_c10d as c10d
@@ -30,11 +30,6 @@ class StateDictOptions:
     broadcast_from_rank0: bool = False
     flatten_optimizer_state_dict: bool = False
     dsd_fqn_modifiers: str = "_fqn_modifiers"
-
-
-class _Missing(NamedTuple):
-    missing_keys: list
-    unexpected_keys: list
 
 
 _WRAPPERS = re.compile(r"(^|\.)(_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
@@ -156,8 +151,7 @@ def set_model_state_dict(model: Any, model_state_dict: dict, *, options: Optiona
     assign = any(isinstance(v, _C.Tensor) and v.is_meta for v in own.values())
     if assign:
         given = {name: _placed_as(value, own.get(name)) for name, value in given.items()}
-    result = model.load_state_dict(given, strict=options.strict, assign=assign)
-    return _Missing(result.missing_keys, result.unexpected_keys)
+    return model.load_state_dict(given, strict=options.strict, assign=assign)
 
 
 def _placed_as(value: Any, like: Any) -> Any:

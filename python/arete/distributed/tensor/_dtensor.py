@@ -741,7 +741,7 @@ def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
 
 def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
                       src_data_rank: Optional[int] = 0) -> DTensor:
-    """A tensor that each process has whole as one of which each keeps its part. The values are those of rank `src_data_rank` along each
+    """A tensor that each process has whole as one of which each keeps its part, with Partial() the whole divided by their number. The values are those of rank `src_data_rank` along each
     dimension of the mesh, with None each process' own.
 
     >>> dist = arete.distributed
@@ -756,8 +756,10 @@ def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, pla
             raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor._spec.mesh} to a different device mesh {mesh}.")
         return tensor.redistribute(mesh, placements)
     places = _normal(mesh, placements, tensor.dim())
-    if any(isinstance(p, Partial) for p in places):
-        raise RuntimeError("Trying to distribute a tensor with Partial placements: Shard and Replicate only")
+    for p in places:
+        if isinstance(p, Partial) and p.reduce_op not in ("sum", "avg", "min", "max"):
+            raise ValueError(f"distribute_tensor: parts of which {p.reduce_op!r} makes a tensor are not known: Partial of 'sum', 'avg', 'min' "
+                             "or 'max'")
     whole = tensor.detach()
     if mesh.device_type != whole.device.type and not whole.is_meta:
         whole = whole.to(mesh.device_type)
@@ -772,10 +774,10 @@ def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, pla
 
 def given(local: Any, group: Any, place: Placement, source: Optional[int]) -> Any:
     """What this process has of a tensor along a dimension of the mesh: of that of the process `source`, which sends to each its part."""
-    if isinstance(place, Replicate):
+    if isinstance(place, (Replicate, Partial)):
         if source is not None:
             c10d.broadcast(local, group=group, group_src=source)
-        return local
+        return local / group.size() if isinstance(place, Partial) and place.reduce_op == "sum" else local
     if source is None:
         return cut(local, group, place.dim)
     sizes = [Shard.local_shard_size_and_offset(local.shape[place.dim], group.size(), r)[0] for r in range(group.size())]

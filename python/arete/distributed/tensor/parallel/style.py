@@ -6,6 +6,7 @@ processes of the mesh, and so are gradients of what is whole."""
 from __future__ import annotations
 
 import fnmatch
+import warnings
 from typing import Any, Optional, Sequence, Union
 
 from .... import _C, nn
@@ -309,7 +310,7 @@ class PrepareModuleInputOutput(ParallelStyle):
 def parallelize_module(module: nn.Module, device_mesh: Optional[DeviceMesh] = None,
                        parallelize_plan: Union[ParallelStyle, dict, None] = None, *, src_data_rank: Optional[int] = 0) -> nn.Module:
     """Spreads a module over a mesh of one dimension as a style says, or modules below it as a dictionary of styles by their names does, in
-    which `*` stands for one name and `?` for a letter. Then make the optimizer; `fully_shard` over another dimension of the mesh comes
+    which `*` stands for one name and `?` for a letter; names of no module are left out with a warning. Then make the optimizer; `fully_shard` over another dimension of the mesh comes
     after it.
 
     >>> dist = arete.distributed
@@ -336,7 +337,7 @@ def parallelize_module(module: nn.Module, device_mesh: Optional[DeviceMesh] = No
     for path, style in parallelize_plan.items():
         found = [module] if path == "" else _below(module, path.split("."))
         if not found:
-            raise ValueError(f"parallelize_module: there is no module of the name {path!r}")
+            warnings.warn(f"parallelize_module: there is no module of the name {path!r}: its style is left out", stacklevel=2)
         for m in found:
             parallelize_module(m, device_mesh, style, src_data_rank=src_data_rank)
     return module
