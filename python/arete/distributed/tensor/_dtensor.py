@@ -741,8 +741,8 @@ def _mesh(mesh: Optional[DeviceMesh], device: Any) -> DeviceMesh:
 
 def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, placements: Optional[Sequence[Placement]] = None, *,
                       src_data_rank: Optional[int] = 0) -> DTensor:
-    """A tensor that each process has whole as one of which each keeps its part, with Partial() the whole divided by their number. The values are those of rank `src_data_rank` along each
-    dimension of the mesh, with None each process' own.
+    """A tensor that each process has whole as one of which each keeps its part, with Partial() the whole divided by their
+    number. The values are those of rank `src_data_rank` along each dimension of the mesh, with None each process' own.
 
     >>> dist = arete.distributed
     >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -758,8 +758,8 @@ def distribute_tensor(tensor: Any, device_mesh: Optional[DeviceMesh] = None, pla
     places = _normal(mesh, placements, tensor.dim())
     for p in places:
         if isinstance(p, Partial) and p.reduce_op not in ("sum", "avg", "min", "max"):
-            raise ValueError(f"distribute_tensor: parts of which {p.reduce_op!r} makes a tensor are not known: Partial of 'sum', 'avg', 'min' "
-                             "or 'max'")
+            raise ValueError(f"distribute_tensor: parts of which {p.reduce_op!r} makes a tensor are not known: Partial of 'sum', 'avg', "
+                             "'min' or 'max'")
     whole = tensor.detach()
     if mesh.device_type != whole.device.type and not whole.is_meta:
         whole = whole.to(mesh.device_type)

@@ -310,8 +310,8 @@ class PrepareModuleInputOutput(ParallelStyle):
 def parallelize_module(module: nn.Module, device_mesh: Optional[DeviceMesh] = None,
                        parallelize_plan: Union[ParallelStyle, dict, None] = None, *, src_data_rank: Optional[int] = 0) -> nn.Module:
     """Spreads a module over a mesh of one dimension as a style says, or modules below it as a dictionary of styles by their names does, in
-    which `*` stands for one name and `?` for a letter; names of no module are left out with a warning. Then make the optimizer; `fully_shard` over another dimension of the mesh comes
-    after it.
+    which `*` stands for one name and `?` for a letter; names of no module are left out with a warning. Then make the
+    optimizer; `fully_shard` over another dimension of the mesh comes after it.
 
     >>> dist = arete.distributed
     >>> P = dist.tensor.parallel
