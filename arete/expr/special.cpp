@@ -106,7 +106,7 @@ Value erfcx_of_size(Value a) {
 }  // namespace
 
 Value erfcx(Value x) {
-  const Value positive = erfcx_of_size(abs(x));
+  const Value positive = erfcx_of_size(where(x < 0, -x, x));  // abs has the slope 0 at 0
   // Below -40 the square of infinity must not meet infinity; its exponential is infinite anyway.
   return where(x < 0, 2 * exp_square(max(x, -40), 1) - positive, positive);
 }

@@ -235,9 +235,8 @@ const OpRecord& hardsigmoid_op =
                                         return limit(v[0] * (1.0 / 6) + 0.5, constant_like(v[0], 0),
                                                      constant_like(v[0], 1));
                                       }),
-                           [](Values v) {
-                             return inside(v[0], constant_like(v[0], -3), constant_like(v[0], 3),
-                                           v[2] * (1.0 / 6));
+                           [](Values v) {  // 0 at NaN
+                             return where(abs(v[0]) < 3.0, v[2] * (1.0 / 6), 0.0);
                            }))
         .in_place();
 
@@ -286,7 +285,7 @@ const OpRecord& softshrink_op =
         .surface(Surface::functional)
         .pointwise(
             limited(activation(1, 1, [](Values v) { return v[0] - limit(v[0], -v[1], v[1]); }),
-                    [](Values v) { return where((v[0] > v[3]) | (v[0] < -v[3]), v[2], 0.0); }))
+                    [](Values v) { return where(abs(v[0]) <= v[3], 0.0, v[2]); }))
         .refuses([](const Call& c) {
           ARETE_CHECK(
               c.real(1) >= 0,

@@ -192,7 +192,8 @@ const OpRecord& logaddexp_op = define("logaddexp(Tensor self, Tensor other) -> T
                                          const Value gap = where(same, 0.0, -abs(a - b));
                                          return m + log1p(exp(gap));
                                        },
-                                       Result::floating);
+                                       Result::floating)
+                                   .gradient([](Values v) { return shares_of_log_sum(v, 1); });
 
 const OpRecord& xlogy_op =
     define("xlogy(Tensor self, Tensor other) -> Tensor")

@@ -169,7 +169,7 @@ void feed_forward_lower(const Call& c, std::span<const Tensor> out, prim::Primit
 
 // The activation's derivative in operators.
 Tensor slope_of(Activation act, const Tensor& x) {
-  if (act == Activation::relu) return x.gt(Scalar(0)).to(x.dtype());
+  if (act == Activation::relu) return x.le(Scalar(0)).logical_not().to(x.dtype());
   if (act == Activation::gelu) {
     const Tensor cdf = erf(x.mul(Scalar(M_SQRT1_2))).add(Scalar(1)).mul(Scalar(0.5));
     const Tensor density = exp(x.square().mul(Scalar(-0.5))).mul(Scalar(1 / std::sqrt(2 * M_PI)));

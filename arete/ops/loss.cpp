@@ -170,8 +170,9 @@ const OpRecord& smooth_l1_loss_op =
           warn_of_sizes(c);
           if (c.real(3) == 0) return {l1_loss(c.tensor(0), c.tensor(1), c[2].string())};
           static auto* const loss = new ElementLoss(2, 1, [](Values v) {
-            const Value z = abs(v[0] - v[1]);
-            return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
+            // Not the square of |d|, whose second derivative is 0 at 0; NaN is squared, too.
+            const Value d = v[0] - v[1], z = abs(d);
+            return where(z >= v[2], z - 0.5 * v[2], 0.5 * d * d / v[2]);
           });
           return {(*loss)({c.tensor(0), c.tensor(1)}, {c.real(3)}, c[2].string(), c.name())};
         });
@@ -192,8 +193,8 @@ const OpRecord& huber_loss_op =
               ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
           warn_of_sizes(c);
           static auto* const loss = new ElementLoss(2, 1, [](Values v) {
-            const Value z = abs(v[0] - v[1]);
-            return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
+            const Value d = v[0] - v[1], z = abs(d);  // as in smooth_l1_loss
+            return where(z >= v[2], v[2] * (z - 0.5 * v[2]), 0.5 * d * d);
           });
           const std::string_view reduction = c.has(4) ? "none" : c[2].string();
           const Tensor losses =

@@ -160,7 +160,8 @@ const OpRecord& logaddexp2_op =
               const Value same = a == b;
               return max(a, b) + log1p(exp2(where(same, 0.0, -abs(a - b)))) * std::numbers::log2e;
             },
-            Result::floating);
+            Result::floating)
+        .gradient([](Values v) { return shares_of_log_sum(v, std::numbers::ln2); });
 
 PointwiseDef flat(int n, expr::Definition f, Result result = Result::promote) {
   PointwiseDef d;
@@ -247,6 +248,8 @@ std::optional<double> maybe_real(const Call& c, size_t i) {
 
 const OpRecord& clamp_op =
     define("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor")
+        .face("clamp_min(Tensor self, Scalar min)")
+        .face("clamp_max(Tensor self, Scalar max)")
         .doc("Limits to [min, max]; either may be absent.")
         .compose([](const Call& c) -> Results {
           return {clamp(c.tensor(0), maybe_scalar(c, 1), maybe_scalar(c, 2))};

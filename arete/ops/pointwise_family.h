@@ -20,6 +20,14 @@ inline expr::Value soft_plus(expr::Value z) {
   return where(z > 40.0, z, log1p(exp(where(z > 40.0, 40.0, z))));
 }
 
+/// Gradients of log(base^a + base^b). The symbolic derivative has a kink where both are equal.
+inline std::vector<expr::Value> shares_of_log_sum(std::span<const expr::Value> v, double log_base) {
+  const expr::Value &a = v[0], &b = v[1], &grad = v[3];
+  const expr::Value same = (a == b) & is_inf(a);
+  const expr::Value gap = where(same, 0.0, a - b) * log_base;
+  return {grad * sigmoid(gap), grad * sigmoid(-gap)};
+}
+
 }  // namespace arete::ops
 
 namespace arete {

@@ -47,7 +47,9 @@ const OpRecord& log_ndtr_op =
     define("special_log_ndtr(Tensor self) -> Tensor")
         .doc("log of the probability that a normal variable is below x, exact in both tails.")
         .pointwise(special_unary(expr::log_ndtr, [](Value x, Value) {
-          return std::sqrt(2 / kPi) / expr::erfcx(x * (-1 / std::numbers::sqrt2));
+          const Value left = std::sqrt(2 / kPi) / expr::erfcx(x * (-1 / std::numbers::sqrt2));
+          const Value right = exp(x * x * -0.5) / (std::sqrt(2 * kPi) * expr::ndtr(x));
+          return where(x > 0.0, right, left);  // where erfcx is beyond all numbers
         }));
 
 const OpRecord& ndtri_op =

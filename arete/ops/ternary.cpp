@@ -2,6 +2,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
+#include "arete/ops/in_place.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
@@ -109,7 +110,8 @@ const OpRecord& clamp_op =
         .in_place();
 
 const OpRecord& clamp_min_op =
-    define("clamp_min(Tensor self, Scalar min) -> Tensor")
+    define("clamp_min_point(Tensor self, Scalar min) -> Tensor")
+        .surface(Surface::internal)
         .doc("max(self, min).")
         .pointwise(limit(
             1, 1, [](std::span<const Value> v) { return std::vector{max(v[0], v[1])}; },
@@ -119,7 +121,8 @@ const OpRecord& clamp_min_op =
         .in_place();
 
 const OpRecord& clamp_max_op =
-    define("clamp_max(Tensor self, Scalar max) -> Tensor")
+    define("clamp_max_point(Tensor self, Scalar max) -> Tensor")
+        .surface(Surface::internal)
         .doc("min(self, max).")
         .pointwise(limit(
             1, 1, [](std::span<const Value> v) { return std::vector{min(v[0], v[1])}; },
@@ -169,17 +172,19 @@ const OpRecord& limit_op =
             }))
         .in_place();
 
-}  // namespace
-
-// Whole-number tensors with a fractional limit become floating first, as promotion has it.
-Tensor clamp_input(const Tensor& self, std::optional<Scalar> min, std::optional<Scalar> max) {
+// Whole-number tensors with a fractional limit become floating, as promotion has it.
+DType clamp_type(const Tensor& self, std::optional<Scalar> min, std::optional<Scalar> max) {
+  ARETE_CHECK(min || max, ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
   SmallVector<Scalar, 2> limits;
   if (min) limits.push_back(*min);
   if (max) limits.push_back(*max);
   const DType t = result_type({&self, 1}, {limits.data(), limits.size()});
-  return t == self.dtype() ? self : self.to(t);
+  ARETE_CHECK(!is_complex(t),
+              NotImplementedError("clamp", "clamp is not supported for complex types"));
+  return t;
 }
 
+}  // namespace
 }  // namespace arete::ops
 
 namespace arete {
@@ -198,8 +203,8 @@ Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
 }
 
 Tensor clamp(const Tensor& self, std::optional<Scalar> min, std::optional<Scalar> max) {
-  ARETE_CHECK(min || max, ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
-  const Tensor x = ops::clamp_input(self, min, max);
+  const DType t = ops::clamp_type(self, min, max);
+  const Tensor x = t == self.dtype() ? self : self.to(t);
   if (!max) return ops::call(ops::clamp_min_op, {x, *min});
   if (!min) return ops::call(ops::clamp_max_op, {x, *max});
   return ops::call(ops::clamp_op, {x, *min, *max});
@@ -208,7 +213,7 @@ Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const
   return arete::clamp(*this, min, max);
 }
 Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
-  ARETE_CHECK(min || max, ValueError("clamp_", "At least one of 'min' or 'max' must not be None"));
+  ops::check_castable(ops::clamp_type(*this, min, max), dtype(), "clamp_");
   if (!max) return ops::call_in_place(*this, ops::clamp_min_op, {*this, *min});
   if (!min) return ops::call_in_place(*this, ops::clamp_max_op, {*this, *max});
   return ops::call_in_place(*this, ops::clamp_op, {*this, *min, *max});

@@ -286,7 +286,11 @@ const OpRecord& sigmoid_op =
 const OpRecord& logit_op = define("logit_point(Tensor self) -> Tensor")
                                .surface(Surface::internal)
                                .doc("log(x / (1 - x)).")
-                               .unary([](Value x) { return log(x / (1.0 - x)); }, Result::floating);
+                               .unary([](Value x) { return log(x / (1.0 - x)); }, Result::floating)
+                               .gradient([](std::span<const Value> v) {
+                                 const Value x = v[0], slope = v[2] / (x * (1.0 - x));
+                                 return std::vector{where((x >= 0.0) & (x <= 1.0), slope, NAN)};
+                               });
 
 const OpRecord& deg2rad_op = define("deg2rad(Tensor self) -> Tensor")
                                  .doc("Degrees to radians.")
@@ -336,9 +340,10 @@ const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
                               .doc("sin(pi x) / (pi x), 1 at 0.")
                               .unary([](Value x) {
                                 const Value y = x * M_PI;
-                                const Value zero = y == 0.0;
-                                const Value safe = where(zero, 1.0, y);
-                                return where(zero, 1.0, sin(safe) / safe);
+                                // Squares of less are 0 in float32, in derivatives.
+                                const Value small = abs(y) < 1e-15;
+                                const Value safe = where(small, 1.0, y);
+                                return where(small, 1.0 - y * y * (1.0 / 6), sin(safe) / safe);
                               })
                               // The derivative is (cos(pi z) - sinc(z)) / z, 0 at 0.
                               .complex(holomorphic(
@@ -354,14 +359,14 @@ const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
                                                  (cos(x * std::numbers::pi) - y) / x);
                                   }));
 
-// The gradient reads the result, so that relu_ needs no copy of its input.
+// The gradient reads the result, so that relu_ needs no copy of its input. It passes at NaN.
 const OpRecord& relu_op =
     define("relu(Tensor self) -> Tensor")
         .functional({"", "relu_"})
         .doc("max(x, 0); NaN stays NaN.")
         .unary([](Value x) { return max(x, 0.0); }, Result::promote)
         .gradient([](std::span<const Value> v) {
-          return std::vector{where(v[1] > 0.0, v[2], constant_like(v[2], 0.0))};
+          return std::vector{where(v[1] <= 0.0, constant_like(v[2], 0.0), v[2])};
         })
         .dtypes(kAllReal);
 

@@ -105,7 +105,7 @@ const Attached clamp_by_op =
           })};
         });
 const Attached clamp_min_op =
-    attach("clamp_min")
+    attach("clamp_min_point")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5)}, ""}};
         })
@@ -115,7 +115,7 @@ const Attached clamp_min_op =
           })};
         });
 const Attached clamp_max_op =
-    attach("clamp_max")
+    attach("clamp_max_point")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({3, 4}), Scalar(0.5)}, ""}};
         })

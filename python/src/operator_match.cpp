@@ -46,7 +46,8 @@ const char* type_text(const Parameter& p) {
 }
 
 /// False: the object is not of the parameter's type.
-bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, Arg& out) {
+bool convert(const Overload& o, const Parameter& p, bool strict, PyObject* x, ArgStorage& s,
+             Arg& out) {
   if (x == Py_None) {
     if (!p.optional && !p.none_is_default && p.kind != Kind::generator) return false;
     out = p.none_is_default ? p.fallback.borrow() : Arg();
@@ -101,9 +102,9 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
     case Kind::scalar: {
       Scalar& v = s.scalars.add();
       if (is_tensor(x)) {
-        // Its gradient, or its batch, would be lost: an overload with a tensor may follow.
-        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad() || is_batched(tensor_of(x)) ||
-            autograd::tangent_of(tensor_of(x)).defined())
+        // Its gradient, or its batch, would be lost, and its dtype where an overload has a tensor.
+        if ((strict && p.plain) || tensor_of(x).dim() != 0 || tensor_of(x).requires_grad() ||
+            is_batched(tensor_of(x)) || autograd::tangent_of(tensor_of(x)).defined())
           return false;
         v = tensor_of(x).item();
       } else if (!to_scalar(x, v)) {
@@ -208,9 +209,9 @@ void make_tensors_of_numbers(const Overload& o, ArgStorage& s, Arg* out) {
 
 }  // namespace
 
-bool match_arguments(const Overload& o, PyObject* name_object, bool in_place, PyObject* const* args,
-                     size_t n, PyObject* kwnames, ArgStorage& s, Arg* out, Extras& extras,
-                     Mismatch& why) {
+bool match_arguments(const Overload& o, bool strict, PyObject* name_object, bool in_place,
+                     PyObject* const* args, size_t n, PyObject* kwnames, ArgStorage& s, Arg* out,
+                     Extras& extras, Mismatch& why) {
   PyObject* given[kMostParameters] = {};
   Ref spread_list;
   const auto name = [name_object] { return to_text(name_object); };
@@ -296,7 +297,7 @@ bool match_arguments(const Overload& o, PyObject* name_object, bool in_place, Py
       why.text = name() + "() takes fewer positional arguments";
       return false;
     }
-    if (convert(o, p, given[i], s, out[p.position])) continue;
+    if (convert(o, p, strict, given[i], s, out[p.position])) continue;
     why.text = name() + "(): argument '" + to_text(p.name) + "' (position " +
                std::to_string(i + 1) + ") must be " + type_text(p) + ", not " +
                Py_TYPE(given[i])->tp_name;

@@ -60,9 +60,10 @@ struct Mismatch {
 
 /// Matches a vectorcall of the operator `name` with one overload: fills `out`, as many arguments as
 /// the record has, and `extras`. `out` points into `storage`, the overload and the objects given.
-/// False with the reason in `why`, or with a Python error set.
-bool match_arguments(const Overload& o, PyObject* name, bool in_place, PyObject* const* args,
-                     size_t n, PyObject* kwnames, ArgStorage& storage, ops::Arg* out,
-                     Extras& extras, Mismatch& why);
+/// `strict`: a 0-d tensor is no number where another overload has a tensor. False with the reason
+/// in `why`, or with a Python error set.
+bool match_arguments(const Overload& o, bool strict, PyObject* name, bool in_place,
+                     PyObject* const* args, size_t n, PyObject* kwnames, ArgStorage& storage,
+                     ops::Arg* out, Extras& extras, Mismatch& why);
 
 }  // namespace arete::python

@@ -316,16 +316,20 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
     }
     std::string reasons;
     const bool one = self->overloads->size() == 1;
-    for (const Overload& o : *self->overloads) {
-      ArgStorage storage;
-      Extras extras;
-      Mismatch why;
-      Arg bound[kMostParameters];
-      if (match_arguments(o, self->name, self->in_place, args, n, kwnames, storage, bound, extras,
-                          why))
-        return call_bound(self, o, bound, extras, n > 0 ? args[0] : nullptr);
-      if (PyErr_Occurred()) return nullptr;
-      reasons += (one ? "" : "\n * " + o.text + "\n      ") + why.text;
+    for (const bool strict : {true, false}) {
+      if (one && strict) continue;
+      reasons.clear();
+      for (const Overload& o : *self->overloads) {
+        ArgStorage storage;
+        Extras extras;
+        Mismatch why;
+        Arg bound[kMostParameters];
+        if (match_arguments(o, strict, self->name, self->in_place, args, n, kwnames, storage, bound,
+                            extras, why))
+          return call_bound(self, o, bound, extras, n > 0 ? args[0] : nullptr);
+        if (PyErr_Occurred()) return nullptr;
+        reasons += (one ? "" : "\n * " + o.text + "\n      ") + why.text;
+      }
     }
     if (override_handler && any_has_protocol(args, all))
       return call_override(callable, args, n, kwnames);

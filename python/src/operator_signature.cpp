@@ -167,8 +167,7 @@ void separate(std::vector<Overload>& overloads) {
   for (Overload& o : overloads)
     for (size_t i = 0; i < o.positional; ++i)
       for (const Overload& other : overloads)
-        if ((o.parameters[i].kind == Kind::integer || o.parameters[i].kind == Kind::ints) &&
-            i < other.positional && other.parameters[i].kind == Kind::tensor)
+        if (i < other.positional && other.parameters[i].kind == Kind::tensor)
           o.parameters[i].plain = true;
 }
 

@@ -22,7 +22,7 @@ struct Parameter {
   size_t position = 0;  // among the record's arguments
   bool optional = false, list = false, keyword_only = false, has_default = false;
   bool none_is_default = false;  // None stands for the default
-  bool plain = false;            // an integer, for which no 0-d tensor may stand
+  bool plain = false;            // another overload has a tensor here
   bool as_tensor = false;        // numbers here, a tensor for the record
   bool as_real = false;          // a boolean here, 1 or 0 for the record
   bool reduction = false;        // 0, 1 and 2 stand for "none", "mean" and "sum"
@@ -65,8 +65,8 @@ Overload make_overload(const ops::OpRecord& record, const std::string& signature
                        std::string_view shown_as);
 
 /// What overloads of one operator must know of each other: where one of them takes a tensor, a 0-d
-/// tensor is no integer and no list of another one. max(x, t) is the maximum of both, max(x, 1)
-/// along dim 1.
+/// tensor is no integer and no list of another one, and a number only if no overload takes the call
+/// otherwise. max(x, t) is the maximum of both, max(x, 1) along dim 1.
 void separate(std::vector<Overload>& overloads);
 
 }  // namespace arete::python
