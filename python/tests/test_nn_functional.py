@@ -388,3 +388,24 @@ def test_gradients_of_nearest_resampling_are_sums_of_what_was_chosen(sizes, to, 
             y.backward(g.movedim(1, -1).contiguous().movedim(-1, 1) if channels_last else g)
             sums = arete.zeros(*sizes[:2], count, dtype=arete.float64).index_add(2, chosen, g.flatten(2).double())
             assert arete.equal(x.grad.double(), sums.reshape(sizes)), (dtype, channels_last)
+
+
+@pytest.mark.parametrize("rank", (1, 2, 3))
+def test_gradients_of_convolutions_by_name(rank):
+    """`nn.grad` gives what autograd does, and can be differentiated again."""
+    from arete.nn import grad
+
+    count = 2 * 4 * 6**rank
+    x = (arete.arange(count, dtype=arete.float64) % 7 - 3).reshape(2, 4, *[6] * rank).requires_grad_()
+    weight = (arete.arange(12 * 3**rank, dtype=arete.float64) % 5 - 2).reshape(6, 2, *[3] * rank).requires_grad_()
+    y = getattr(F, f"conv{rank}d")(x, weight, None, 2, 1, 2, 2)
+    gy = (arete.arange(y.numel(), dtype=arete.float64) % 3 - 1).reshape(y.shape)
+    of_x, of_weight = arete.autograd.grad(y, (x, weight), gy, create_graph=True)
+    mine = getattr(grad, f"conv{rank}d_input")(x.shape, weight, gy, 2, 1, 2, 2)
+    assert arete.equal(mine, of_x)
+    assert arete.equal(*(arete.autograd.grad(t.square().sum(), weight)[0] for t in (mine, of_x)))
+    mine = getattr(grad, f"conv{rank}d_weight")(x, weight.shape, gy, [2] * rank, padding=1, dilation=2, groups=2)
+    assert arete.equal(mine, of_weight)
+    assert arete.equal(*(arete.autograd.grad(t.square().sum(), x)[0] for t in (mine, of_weight)))
+    with arete.no_grad():
+        assert not getattr(grad, f"conv{rank}d_input")(x.shape, weight, gy, 2, 1, 2, 2).requires_grad

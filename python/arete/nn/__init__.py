@@ -14,6 +14,7 @@ __all__ = [
     "UninitializedParameter",
     "attention",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",
@@ -27,10 +28,10 @@ def __getattr__(name: str):
         from ..ao.nn import quantized
 
         return quantized
-    if name not in ("parallel", "DataParallel"):
+    if name not in ("grad", "parallel", "DataParallel"):
         raise AttributeError(f"module 'arete.nn' has no attribute '{name}'")
-    # Few programs work on several devices.
+    # Few programs work on several devices, or have gradients of their own.
     import importlib
 
-    parallel = importlib.import_module(f"{__name__}.parallel")
-    return parallel if name == "parallel" else parallel.DataParallel
+    module = importlib.import_module(f"{__name__}.{'grad' if name == 'grad' else 'parallel'}")
+    return module.DataParallel if name == "DataParallel" else module
