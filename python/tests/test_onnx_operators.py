@@ -167,9 +167,7 @@ TWO = {
     "masked_fill": [*each(lambda x: (x.masked_fill(x > 1, 100), x.masked_fill(x[:1] > 0, -7 if x.dtype != arete.uint8 else 7)), X, *WHOLE),
                     *each(lambda x: (x > 0).masked_fill(x > 1, False), X), *each(lambda x: x.masked_fill(x > 0, -INF), X, HALF)],
     "clamp": [*each(lambda x: (x.clamp(-5, 100), x.clamp(min=3), x.clamp(max=3), x.clamp(0.5, 2.5), x.clamp(3, 1)), X, *WHOLE, POINT),
-              *each(lambda x: x.clamp(-1e5, 0.1), HALF)],
-    "clamp_min": each(lambda x: (arete.clamp_min(x, 2), arete.clamp_min(x, -5)), X, *WHOLE),
-    "clamp_max": each(lambda x: (arete.clamp_max(x, 2), arete.clamp_max(x, -5)), X, *WHOLE),
+              *each(lambda x: x.clamp(-1e5, 0.1), HALF), *each(lambda x: (arete.clamp_min(x, 2), arete.clamp_max(x, -5)), X, *WHOLE)],
 }
 
 PRODUCTS = {
