@@ -87,6 +87,9 @@ function(arete_module name)
       # Contraction into fused multiply-add is wanted here; what would change results (-ffast-math) is not.
       target_compile_options(${target}_${simd} PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math
                              -ffp-contract=fast ${ARETE_SIMD_FLAGS_${simd}})
+      if(ARETE_PRECOMPILE)
+        target_precompile_headers(${target}_${simd} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/standard_library.h")
+      endif()
     endforeach()
   endif()
 endfunction()

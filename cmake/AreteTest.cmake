@@ -8,8 +8,10 @@ target_link_libraries(arete_test_base INTERFACE Arete::arete arete_flags GTest::
 if(TARGET arete_cli_parts)
   target_link_libraries(arete_test_base INTERFACE arete_cli_parts)
 endif()
-# Test programs spend their time in the library: what counts for their own code is how soon it is compiled.
-target_compile_options(arete_test_base INTERFACE $<$<CONFIG:Release>:-O1>)
+# Test programs spend their time in the library: what counts for their own code is how soon it is compiled, unless it has
+# loops over many elements.
+target_compile_options(arete_test_base INTERFACE
+  $<$<CONFIG:Release>:-O$<IF:$<BOOL:$<TARGET_PROPERTY:ARETE_HAS_LOOPS>>,1,0>>)
 target_compile_definitions(arete_test_base INTERFACE
   ARETE_TEST_DIR="${PROJECT_SOURCE_DIR}/tests" ARETE_VERSION="${PROJECT_VERSION}"
   $<$<BOOL:${ARETE_THREADS_STD}>:ARETE_THREADS_STD=1>)
@@ -20,12 +22,15 @@ endif()
 # Google Test and the standard library are half of what an average test is to the compiler.
 if(ARETE_PRECOMPILE)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/arete_test_headers.cpp" CONTENT "")
-  add_library(arete_test_headers OBJECT "${PROJECT_BINARY_DIR}/arete_test_headers.cpp")
-  target_link_libraries(arete_test_headers PRIVATE arete_test_base)
-  # As programs are compiled.
-  set_target_properties(arete_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(arete_test_headers PRIVATE $<$<BOOL:${CMAKE_POSITION_INDEPENDENT_CODE}>:-fPIE>)
-  target_precompile_headers(arete_test_headers PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
+  foreach(headers IN ITEMS arete_test_headers arete_test_headers_of_loops)
+    add_library(${headers} OBJECT "${PROJECT_BINARY_DIR}/arete_test_headers.cpp")
+    target_link_libraries(${headers} PRIVATE arete_test_base)
+    # As programs are compiled.
+    set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${headers} PRIVATE $<$<BOOL:${CMAKE_POSITION_INDEPENDENT_CODE}>:-fPIE>)
+    target_precompile_headers(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
+  endforeach()
+  set_target_properties(arete_test_headers_of_loops PROPERTIES ARETE_HAS_LOOPS ON)
 endif()
 
 # Two test programs share the cores: waiting threads must sleep, not spin. Loops of few elements have several threads all the same.
@@ -41,11 +46,11 @@ elseif(ARETE_SANITIZE MATCHES "address")
        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 endif()
 
-# arete_test_folder(dir [SHARDS n] [DEVICES]): tests/<dir>/**/*.cpp become test_<dir>, run as <dir>.1_of_n and so on, with
+# arete_test_folder(dir [SHARDS n] [DEVICES] [LOOPS]): tests/<dir>/**/*.cpp become test_<dir>, run as <dir>.1_of_n and so on, with
 # the label <dir>. DEVICES: once more as <dir>.reference.1_of_n and so on the reference device (tests/support/), and as
-# <dir>.cuda on a GPU, which is skipped with a count where there is none.
+# <dir>.cuda on a GPU, which is skipped with a count where there is none. LOOPS: tests compute much themselves.
 function(arete_test_folder dir)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "DEVICES" "SHARDS" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "DEVICES;LOOPS" "SHARDS" "")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp")
   if(NOT sources)
     return()
@@ -53,7 +58,10 @@ function(arete_test_folder dir)
   set(target test_${dir})
   add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE arete_test_support)
-  if(ARETE_PRECOMPILE)
+  set_target_properties(${target} PROPERTIES ARETE_HAS_LOOPS ${arg_LOOPS})
+  if(ARETE_PRECOMPILE AND arg_LOOPS)
+    target_precompile_headers(${target} REUSE_FROM arete_test_headers_of_loops)
+  elseif(ARETE_PRECOMPILE)
     target_precompile_headers(${target} REUSE_FROM arete_test_headers)
   endif()
   if(NOT arg_SHARDS)
@@ -118,9 +126,20 @@ function(arete_fuzz_folder dir)
       list(TRANSFORM more PREPEND "${PROJECT_SOURCE_DIR}/")
       list(APPEND parsers ${more})
     endif()
-    set(objects "")
+    # Those of a folder as one file, as in the library: headers are most of what each is to the compiler.
+    set(folders "")
     foreach(source IN LISTS parsers)
-      _arete_fuzz_object("${source}" "fuzzer-no-link" object)
+      cmake_path(GET source PARENT_PATH folder)
+      cmake_path(GET folder FILENAME folder)
+      list(APPEND folders ${folder})
+      string(APPEND includes_${folder} "#include \"${source}\"\n")
+    endforeach()
+    list(REMOVE_DUPLICATES folders)
+    set(objects "")
+    foreach(folder IN LISTS folders)
+      set(together ${CMAKE_CURRENT_BINARY_DIR}/fuzz_objects/${folder}.cpp)
+      file(CONFIGURE OUTPUT ${together} CONTENT "${includes_${folder}}")
+      _arete_fuzz_object("${together}" "fuzzer-no-link" object)
       list(APPEND objects ${object})
     endforeach()
     set(archive ${CMAKE_CURRENT_BINARY_DIR}/libfuzz_parsers.a)
@@ -183,13 +202,12 @@ endfunction()
 
 # One object compiled by clang++ with the flags of the caller's variable `flags`.
 function(_arete_fuzz_object source sanitizer output)
-  cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
-  string(REPLACE "/" "_" stem "${relative}")
-  set(object ${CMAKE_CURRENT_BINARY_DIR}/fuzz_objects/${stem}.o)
+  cmake_path(GET source FILENAME name)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/fuzz_objects/${name}.o)
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fuzz_objects)
   add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${ARETE_FUZZ_CXX} ${flags} -fsanitize=${sanitizer} -MD -MF ${object}.d
             -c ${source} -o ${object}
-    DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building ${relative} with fuzzer coverage")
+    DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building ${name} with fuzzer coverage")
   set(${output} ${object} PARENT_SCOPE)
 endfunction()

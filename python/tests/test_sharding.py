@@ -715,6 +715,37 @@ print("done")
 
 
 @needs_gloo
+def test_batch_norms_keep_whole_precision(tmp_path):
+    body = """
+import warnings
+from arete.distributed import fsdp
+from arete.distributed.fsdp.wrap import ModuleWrapPolicy
+def dtypes_and_results(**options):
+    net = filled(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)))
+    seen = {}
+    for i, m in enumerate(net):
+        m.register_forward_hook(lambda m, args, result, i=i: seen.__setitem__(i, args[0].dtype))
+    net = fsdp.FullyShardedDataParallel(net, mixed_precision=fsdp.MixedPrecision(param_dtype=arete.bfloat16, **options),
+                                        auto_wrap_policy=ModuleWrapPolicy({nn.Linear}))
+    y = net(arange(12).reshape(3, 4) * (rank + 1) / 7)
+    y.float().square().sum().backward()
+    assert all(p.dtype == p.grad.dtype == arete.float32 for p in net.parameters())
+    return [seen[i] for i in range(4)], y.float().flatten().tolist()
+start()
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    dtypes, y = dtypes_and_results()
+assert "mixed precision disabled" in str(told[0].message) and "BatchNorm1d" in str(told[0].message)
+assert dtypes == [arete.bfloat16, arete.float32, arete.bfloat16, arete.bfloat16]
+# PyTorch's numbers
+assert rank or [round(v, 5) for v in y] == [-0.24414, 0.12793, -0.30664, 0.12695, -0.60938, 0.23438], y
+assert dtypes_and_results(_module_classes_to_ignore=())[0] == [arete.bfloat16] * 4
+"""
+    ranks = run_ranks(tmp_path, 2, COMMON + body + "\nprint('done')")
+    assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
 def test_training_agrees_with_torch(tmp_path):
     peer().ones(1)  # skips where PyTorch is not installed
     program = pathlib.Path(__file__).with_name("sharding_peer_program.py")

@@ -118,7 +118,7 @@ struct Code {
   int n_inputs = 0, n_outputs = 0, n_slots = 0;
   size_t register_bytes = 0;
   int64_t block = kMaxBlock;  ///< elements that one run may have at most
-  uint32_t reads = 0;         ///< bit k: input k is read
+  uint32_t reads = 0;         ///< bit k & 31: input k may be read
   double cost = 1;            ///< of one element, in additions
 };
 

@@ -355,7 +355,7 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
       p.buffer = arena.take(size_t(tiling.tile_numel()) *
                             size_of(tiling.nest->operands[size_t(operand)].dtype));
   };
-  for (size_t k = 0; k < inputs.size(); ++k) add(inputs_, inputs[k], (code.reads >> k) & 1);
+  for (size_t k = 0; k < inputs.size(); ++k) add(inputs_, inputs[k], (code.reads >> (k & 31)) & 1);
   for (int operand : outputs) add(outputs_, operand, true);
   by_rows_ = goes_by_rows(tiling, code);
   for (SmallVector<Port, 8>* ports : {&inputs_, &outputs_})

@@ -27,7 +27,7 @@ class ChunkStorageMetadata:
 class TensorProperties:
     """What a tensor is beside its size."""
 
-    dtype: Any
+    dtype: Any = field(default_factory=_C.get_default_dtype)
 
 
 @dataclass

@@ -107,8 +107,8 @@ class DefaultStager:
     _synchronize_after_execute = False
     should_synchronize_after_execute = False
 
-    def __init__(self, config: Optional[StagingOptions] = None) -> None:
-        self._config = config or StagingOptions()
+    def __init__(self, config: StagingOptions = StagingOptions()) -> None:  # noqa: B008  (it is only read)
+        self._config = config
         self._thread = ThreadPoolExecutor(1, "arete-staging") if self._config.use_async_staging else None
         self._last: Optional[Future] = None
 

@@ -5,6 +5,8 @@ import dataclasses
 import enum
 from typing import Any, Optional
 
+from ...nn.modules.batchnorm import _BatchNorm
+
 __all__ = ["BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig", "LocalOptimStateDictConfig",
            "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig", "ShardedOptimStateDictConfig", "ShardedStateDictConfig",
            "ShardingStrategy", "StateDictConfig", "StateDictSettings", "StateDictType"]
@@ -32,7 +34,8 @@ class BackwardPrefetch(enum.Enum):
 @dataclasses.dataclass
 class MixedPrecision:
     """`param_dtype`, `reduce_dtype`: as MixedPrecisionPolicy. `buffer_dtype`: what floating buffers become. `cast_forward_inputs`: whether
-    inputs of every wrapped module become `param_dtype`; `cast_root_forward_inputs`: those of the outermost one."""
+    inputs of every wrapped module become `param_dtype`; `cast_root_forward_inputs`: those of the outermost one. With an `auto_wrap_policy`
+    modules of `_module_classes_to_ignore` are wrapped alone, compute in float32, and give results of their inputs' dtype."""
 
     param_dtype: Any = None
     reduce_dtype: Any = None
@@ -40,7 +43,7 @@ class MixedPrecision:
     keep_low_precision_grads: bool = False
     cast_forward_inputs: bool = False
     cast_root_forward_inputs: bool = True
-    _module_classes_to_ignore: Any = ()
+    _module_classes_to_ignore: Any = (_BatchNorm,)
 
 
 @dataclasses.dataclass

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 from ... import _C, nn
 from ..._grad_mode import no_grad
 from ...nn.utils import clip_grad_norm_
+from ...utils._pytree import tree_leaves, tree_map
 from .. import distributed_c10d as c10d
 from ..checkpoint import state_dict as states
 from ..device_mesh import DeviceMesh
@@ -31,6 +33,31 @@ class OptimStateKeyType:
 
     PARAM_NAME = "PARAM_NAME"
     PARAM_ID = "PARAM_ID"
+
+
+def _keep_whole_precision(module: nn.Module, kinds: tuple, ignored: set, shard: Callable) -> None:
+    """Modules of these classes are sharded alone without mixed precision, see float32, and give results of their inputs' dtype."""
+    kept = [m for m in module.modules() if isinstance(m, kinds) and m not in ignored and not isinstance(m, FSDPModule)]
+    if kept:
+        warnings.warn("Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has submodules of type:"
+                      f"\n{sorted({type(m).__name__ for m in kept})}\nThese modules will be wrapped as separate FSDP instances with mixed "
+                      "precision disabled.", stacklevel=3)
+    for m in kept:
+        shard(m)
+        narrow: list = []  # dtypes of the inputs of calls under way
+
+        def widen(_: nn.Module, args: tuple, narrow: list = narrow) -> Any:
+            dtypes = [t.dtype for t in tree_leaves(args) if isinstance(t, _C.Tensor) and t.is_floating_point()]
+            narrow.append(next((d for d in dtypes if d != _C.float32), None))
+            return tree_map(lambda t: t.float() if isinstance(t, _C.Tensor) and t.is_floating_point() else t, args)
+
+        def restore(_: nn.Module, args: tuple, result: Any, narrow: list = narrow) -> Any:
+            dtype = narrow.pop()
+            return result if dtype is None else tree_map(
+                lambda t: t.to(dtype) if isinstance(t, _C.Tensor) and t.is_floating_point() else t, result)
+
+        m.register_forward_pre_hook(widen)
+        m.register_forward_hook(restore)
 
 
 def _mesh_of(group: Any, strategy: ShardingStrategy, mesh: Optional[DeviceMesh], device: str) -> DeviceMesh:
@@ -119,6 +146,9 @@ class FullyShardedDataParallel(nn.Module):
                     "ignored_params": ignored_params}
 
         if auto_wrap_policy is not None:
+            if mixed_precision is not None:
+                _keep_whole_precision(module, tuple(mp._module_classes_to_ignore), ignored,
+                                      lambda m: fully_shard(m, **{**options(False), "mp_policy": MixedPrecisionPolicy()}))
             for m, own in wrapped_by(module, auto_wrap_policy, ignored, {}):
                 if own:
                     raise NotImplementedError(f"FullyShardedDataParallel: settings of single modules are not supported: {sorted(own)}")
