@@ -5,12 +5,12 @@
 namespace arete::io {
 namespace {
 
-struct Code {
+struct ElementSize {
   std::string_view name;
   uint64_t size;
 };
 
-constexpr Code kCodes[] = {
+constexpr ElementSize kElementSizes[] = {
     {"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2},
     {"U16", 2},  {"F16", 2}, {"BF16", 2}, {"I32", 4},     {"U32", 4},     {"F32", 4},
     {"I64", 8},  {"U64", 8}, {"F64", 8},  {"C64", 8},     {"C128", 16},
@@ -19,7 +19,7 @@ constexpr Code kCodes[] = {
 }  // namespace
 
 uint64_t dtype_code_size(std::string_view code) {
-  for (const Code& c : kCodes) {
+  for (const ElementSize& c : kElementSizes) {
     if (c.name == code) return c.size;
   }
   return 0;
