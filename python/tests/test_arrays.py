@@ -106,7 +106,7 @@ def test_ufuncs(name, device):
             compare(f"{name}.reduce", (values(d, (3, 4)),), {}, told)
             compare(f"{name}.accumulate", (values(d, (3, 4)), 1), {}, told)
             compare(f"{name}.outer", (values(d, (3,)), values(d, (2,))), {}, told)
-            if name != "arctan2":  # of which NumPy's vector loops read results before they are written
+            if name not in ("arctan2", "power"):  # of which NumPy's vector loops read results before they are written
                 compare(f"{name}.reduceat", (values(d, (5,)), [0, 2, 1]), {}, told)
     assert not told, "\n".join(told)
 

@@ -90,7 +90,8 @@ def test_range(torch, device):
     at = {"device": device}
     assert torch.range(1, 4, **at).tolist() == [1, 2, 3, 4] and torch.range(1, 4, **at).dtype is torch.float32
     assert torch.range(4, 1, -1.5, **at).tolist() == [4, 2.5, 1] and torch.range(0, 3, 2, **at).tolist() == [0, 2]
-    assert torch.range(0.0, 0.3, 0.1, **at).shape == (3,) and torch.range(0, 1, 0.1, **at).shape == (11,)
+    assert torch.range(0, 1, 0.1, **at).shape == (11,)
+    assert torch is not arete and device != "cpu" or torch.range(0.0, 0.3, 0.1, **at).shape == (3,)  # PyTorch has 4 on a GPU
     assert torch.range(0, 3.5, dtype=torch.int64, **at).tolist() == [0, 1, 2, 3]
     assert torch.range(torch.tensor(1.0), torch.tensor(3), dtype=torch.float16, **at).tolist() == [1, 2, 3]
     assert torch.range(5, 5, requires_grad=True, **at).requires_grad
