@@ -1,5 +1,7 @@
 // Filling with a value that is a 0-d tensor, which gets a gradient.
+#include "arete/core/modes.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
@@ -9,18 +11,23 @@ namespace arete {
 namespace ops {
 namespace {
 
-// Argument `i` as a value of self's dtype on self's device.
-Tensor value_of(const Call& c, size_t i, const std::string& text) {
+// Argument `i` as a value of self's dtype on self's device. `checks`: that an integer holds it.
+Tensor value_of(const Call& c, size_t i, const std::string& text, bool checks = true) {
   const Tensor &self = c.tensor(0), &value = c.tensor(i);
   ARETE_CHECK(value.dim() == 0,
               ValueError(c.name(), text + " but got tensor with " + std::to_string(value.dim()) +
                                        " dimension(s).")
                   .argument("value"));
-  ARETE_CHECK(category_of(value.dtype()) <= std::max(1, category_of(self.dtype())),
+  ARETE_CHECK(!is_complex(value.dtype()) || is_complex(self.dtype()),
               TypeError(c.name(), "value cannot be converted to type " +
                                       std::string(name_of(self.dtype())) + " without overflow")
                   .argument("value")
                   .got(describe(value)));
+  // As of a number the fraction is cut off. What others make is not waited for to look at it.
+  const bool is_there =
+      checks && value.device().is_cpu() && !(modes().word & (Modes::kCapture | Modes::kPutOff));
+  if (is_there && is_floating(value.dtype()) && is_integer(self.dtype()))
+    check_holds(self.dtype(), value.item(), c.name());
   return value.to(self.device(), self.dtype());
 }
 
@@ -28,7 +35,7 @@ const OpRecord& fill_tensor_op =
     define("fill.Tensor(Tensor self, Tensor value) -> Tensor")
         .doc("Every element set to a 0-d tensor's value.")
         .compose([](const Call& c) -> Results {
-          const Tensor v = value_of(c, 1, "fill only supports 0-dimension value tensor");
+          const Tensor v = value_of(c, 1, "fill only supports 0-dimension value tensor", false);
           return {v.expand(c.tensor(0).sizes()).clone(MemoryFormat::contiguous)};
         })
         .in_place();

@@ -46,6 +46,14 @@ def test_complex_among_reals(name):
 def test_fractions_are_cut_off():
     assert INTEGERS.masked_fill(MASK, 1.9).tolist() == [1, 2, 3, 1]
     assert INTEGERS.masked_fill(MASK, arete.tensor(-1.9)).tolist() == [-1, 2, 3, -1]
+    for place in ([0], [1, 2]):
+        filled = INTEGERS.index_fill(0, arete.tensor(place), arete.tensor(2.9))
+        assert filled.tolist() == [2 if k in place else v for k, v in enumerate([1, 2, 3, -4])]
+    assert arete.fill(INTEGERS, arete.tensor(-1.9)).tolist() == [-1] * 4 and MASK.masked_fill(MASK, arete.tensor(0.5)).equal(MASK)
+    assert BYTES.clone().fill_(arete.tensor(300.5)).tolist() == [44] * 4  # which PyTorch does not look at
+    for wrong in (float("inf"), float("nan"), 1e30):
+        with pytest.raises(RuntimeError, match=OVERFLOW.format("int64")):
+            INTEGERS.masked_fill(MASK, arete.tensor(wrong))
     assert arete.nn.functional.threshold(INTEGERS, 1.5, -2.5).tolist() == [-2, 2, 3, -2]
     assert arete.nn.functional.threshold(BYTES, 2.9, 20.7).tolist() == [20, 20, 3, 200]
     assert arete.addcmul(INTEGERS, INTEGERS, INTEGERS, value=2.9).tolist() == [3, 10, 21, 28]

@@ -510,8 +510,8 @@ _writers = ThreadPoolExecutor(1, "arete-checkpoint")
 
 
 def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None,
-               process_group: Any = None, async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None, no_dist: bool = False,
-               use_collectives: bool = True) -> Union[Future, AsyncSaveResponse]:
+               process_group: Any = None, async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
+               no_dist: bool = False, use_collectives: bool = True) -> Union[Future, AsyncSaveResponse]:
     """As save(), but once copies are in host memory it goes on at once; the future is done when the checkpoint is there. The folder is the
     meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an AsyncSaveResponse has two futures."""
     _check_plans(planner, DefaultSavePlanner, use_collectives)

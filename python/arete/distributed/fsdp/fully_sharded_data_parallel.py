@@ -39,9 +39,10 @@ def _keep_whole_precision(module: nn.Module, kinds: tuple, ignored: set, shard: 
     """Modules of these classes are sharded alone without mixed precision, see float32, and give results of their inputs' dtype."""
     kept = [m for m in module.modules() if isinstance(m, kinds) and m not in ignored and not isinstance(m, FSDPModule)]
     if kept:
-        warnings.warn("Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has submodules of type:"
-                      f"\n{sorted({type(m).__name__ for m in kept})}\nThese modules will be wrapped as separate FSDP instances with mixed "
-                      "precision disabled.", stacklevel=3)
+        kinds_kept = sorted({type(m).__name__ for m in kept})
+        warnings.warn("Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has submodules of "
+                      f"type:\n{kinds_kept}\nThese modules will be wrapped as separate FSDP instances with mixed precision disabled.",
+                      stacklevel=3)
     for m in kept:
         shard(m)
         narrow: list = []  # dtypes of the inputs of calls under way
