@@ -23,10 +23,10 @@ Tensor value_of(const Call& c, size_t i, const std::string& text, bool checks = 
                                       std::string(name_of(self.dtype())) + " without overflow")
                   .argument("value")
                   .got(describe(value)));
-  // As of a number the fraction is cut off. What others make is not waited for to look at it.
-  const bool is_there =
-      checks && value.device().is_cpu() && !(modes().word & (Modes::kCapture | Modes::kPutOff));
-  if (is_there && is_floating(value.dtype()) && is_integer(self.dtype()))
+  // As of a number the fraction is cut off. A GPU is not waited for to look at it, and a program
+  // that is recorded has no value yet.
+  if (checks && value.device().is_cpu() && !(modes().word & Modes::kCapture) &&
+      is_floating(value.dtype()) && is_integer(self.dtype()))
     check_holds(self.dtype(), value.item(), c.name());
   return value.to(self.device(), self.dtype());
 }

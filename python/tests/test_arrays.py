@@ -1,6 +1,7 @@
 """arete.numpy beside NumPy: ufuncs for all pairs of dtypes, reductions with their options, tables of calls and of programs, and what the
 class of arrays is."""
 import copy
+import functools
 import itertools
 import operator
 import pickle
@@ -106,7 +107,14 @@ def test_ufuncs(name, device):
             compare(f"{name}.reduce", (values(d, (3, 4)),), {}, told)
             compare(f"{name}.accumulate", (values(d, (3, 4)), 1), {}, told)
             compare(f"{name}.outer", (values(d, (3,)), values(d, (2,))), {}, told)
-            if name not in ("arctan2", "power"):  # of which NumPy's vector loops read results before they are written
+            # NumPy's vector loops of these two read results before they are written.
+            if name == "arctan2" or name == "power" and d == "float64":
+                x = values(d, (5,))
+                one_by_one = [functools.reduce(getattr(numpy, name), part) for part in (x[0:2], x[2:3], x[1:])]
+                found = np.asnumpy(getattr(np, name).reduceat(np.array(x), [0, 2, 1]))
+                if not numpy.allclose(found, one_by_one, rtol=1e-2 if d == "bool" else 1e-9, equal_nan=True):
+                    told.append(f"{name}.reduceat({x}): {found} is not {one_by_one}")
+            else:
                 compare(f"{name}.reduceat", (values(d, (5,)), [0, 2, 1]), {}, told)
     assert not told, "\n".join(told)
 

@@ -526,6 +526,7 @@ def test_sparse_tensors(name, tmp_path):
 
 
 def test_sparse_tensors_that_are_none(tmp_path):
+    from arete._formats.torch_pickle import Functions
     from arete.sparse import make, make_csr
 
     for parts in (make(arete.tensor([[0, 9], [0, 0]]), arete.ones(2), (2, 2), False),
@@ -534,6 +535,9 @@ def test_sparse_tensors_that_are_none(tmp_path):
         arete.save(parts, tmp_path / "bad.pt")
         with pytest.raises(arete.serialization.UnpicklingError, match="a sparse tensor whose parts do not go together"):
             arete.load(tmp_path / "bad.pt")
+    for indices, values in ((arete.zeros(1, 3), arete.ones(3)), (arete.zeros(2, 3), arete.ones(2)), (arete.zeros(2), arete.ones(2))):
+        with pytest.raises(arete.serialization.UnpicklingError, match="a sparse tensor whose parts do not go together"):
+            Functions.rebuild_sparse_tensor("torch.sparse_coo", (indices.long(), values, arete.Size((2, 2)), True))
     call = b"ctorch._utils\n_rebuild_sparse_tensor\n(ctorch.serialization\n_get_layout\n(X%s\0\0\0%stR%stR."
     for name, parts in ((b"torch.strided", b"()"), (b"torch.sparse_coo", b"()"), (b"torch.sparse_csr", b"(NNNNt")):
         pickled = b"\x80\x02" + call % (bytes([len(name)]), name, b")" if parts == b"()" else parts)

@@ -295,7 +295,7 @@ def _mod(g: Graph, c: Call) -> Any:
         return y if wide == dtype else g.cast(y, dtype)
 
     def make(a: Any, b: Any, dtype: str) -> Any:
-        if dtype != c.dtype:  # numbers are rounded here, as they are in no other operator
+        if dtype != c.dtype:  # a remainder of halves is one by the rounded number, as in eager code
             a, b = (g.cast(g.cast(x, c.dtype), dtype) for x in (a, b))
         rest = g.op("Mod", a, b, fmod=1)
         if c.op == "fmod":
