@@ -590,5 +590,44 @@ TEST(Fused, one_huge_row_and_empty_ones) {
   check_softmax(rng, Shape{0, 5}, 1, kFloat32, Layout(Shape{0, 5}), Layout(Shape{0, 5}));
 }
 
+/// Both extremes of each row in one stage, and the elements between them as parts of that range.
+FusedSpec range_of_rows(DType dtype) {
+  const DType f = kFloat32;
+  FusedSpec spec;
+  spec.n_inputs = 1;
+  spec.n_outputs = 3;
+  spec.stages.push_back(stage(
+      Kind::reduce, {0}, {dtype}, {f, f},
+      [](auto v) {
+        return std::vector<Value>{expr::to_float(v[0]), -expr::to_float(v[0])};
+      },
+      Monoid::min));
+  spec.stages.push_back(stage(Kind::store, {0, ~0, ~1}, {dtype, f, f}, {dtype}, [](auto v) {
+    return std::vector<Value>{(v[0] - v[1]) / (-v[2] - v[1])};
+  }));
+  spec.stages.push_back(stage(
+      Kind::store_row, {~0, ~1}, {f, f}, {f, f},
+      [](auto v) {
+        return std::vector<Value>{v[0], -v[1]};
+      },
+      Monoid::sum, 1));
+  return spec;
+}
+
+TEST(Fused, extremes_of_huge_rows) {
+  std::mt19937_64 rng(8);
+  for (const auto& [space, outer] :
+       std::vector<std::pair<Shape, int>>{{{200001}, 0}, {{2, 140000}, 1}, {{2, 3, 50000}, 1}})
+    for (DType dtype : {kFloat32, kBFloat16}) {
+      SCOPED_TRACE(to_string(space));
+      std::vector<GuardedBuffer> in, out;
+      fill_values(in.emplace_back(dtype, random_layout(rng, space)), rng);
+      out.emplace_back(dtype, Layout(space));
+      for (int k = 0; k < 2; ++k) out.emplace_back(kFloat32, Layout(row_sizes(space, outer)));
+      check(range_of_rows(dtype), space, outer, in, out);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
 }  // namespace
 }  // namespace arete::test

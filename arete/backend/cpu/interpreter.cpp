@@ -245,7 +245,7 @@ class Compiler {
   };
   struct Factors {
     int value, factor;
-    bool numbers_only = false, squares = false;
+    bool numbers_only = false, squares = false, opposites = false;
     DType halves = DType::f32;
   };
   /// A selection of an element of a table, or 0 where a place is negative: instructions.
@@ -732,28 +732,33 @@ class Compiler {
         late.push_back({copy_kernel(size), add_value(false, size, slot), v});
       }
     }
-    if (key_.sums) split_sums();
+    if (key_.values) leave_to_accumulation();
     // All reads come before: an output may be in the place of any input.
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
   }
 
-  /// Leaves products, squares of differences, selections of what is not NaN, and conversions of
-  /// halves, that are results only to who adds them up.
-  void split_sums() {
+  /// Leaves products, squares of differences, selections of what is not NaN, opposites, and
+  /// conversions of halves, that are results only to who accumulates them.
+  void leave_to_accumulation() {
     for (Factors& r : results_) {
-      const auto step = std::ranges::find(body_, r.value, &Step::out);
-      if (step == body_.end()) continue;
-      const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
-      if (std::ranges::any_of(body_, reads) ||
-          std::ranges::count(results_, r.value, &Factors::value) > 1)
-        continue;
+      auto step = step_for_result(r);
+      if (key_.monoid == kernels::m_min && step != body_.end() && is_opposite(*step)) {
+        r.opposites = true;
+        r.value = step->in[0];
+        body_.erase(step);
+        values_[size_t(r.value)].result = true;
+        step = step_for_result(r);
+      }
+      if (step == body_.end() || key_.monoid == kernels::kNumKMonoids) continue;
       for (DType d : {DType::f16, DType::bf16})
-        if (step->kernel == table_.load[int(d)] && table_.half_rows[int(d)]) r.halves = d;
+        if (step->kernel == table_.load[int(d)] && table_.half_rows[key_.monoid][int(d)])
+          r.halves = d;
       if (r.halves != DType::f32) {
         r.value = step->in[0];
         body_.erase(step);
         continue;
       }
+      if (key_.monoid != kernels::m_sum) continue;
       bool is_product = false, is_number = false;
       for (Type t : {Type::f32, Type::f64}) {
         is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
@@ -769,6 +774,22 @@ class Compiler {
       values_[size_t(r.value)].result = true;
       if (is_product) values_[size_t(r.factor)].result = true;
     }
+  }
+  /// The step that makes what only this result is; the end if there is none.
+  std::vector<Step>::iterator step_for_result(const Factors& r) {
+    const auto reads = [&](const Step& s) { return std::ranges::count(s.in, r.value) > 0; };
+    if (std::ranges::any_of(body_, reads) ||
+        std::ranges::count(results_, r.value, &Factors::value) > 1)
+      return body_.end();
+    return std::ranges::find(body_, r.value, &Step::out);
+  }
+  bool is_opposite(const Step& s) const {
+    if (s.kind != Code::Step::kernel) return false;
+    for (int t = 0; t < kernels::kNumKTypes; ++t) {
+      const Op op = t == kernels::t_f32 || t == kernels::t_f64 ? Op::neg : Op::bit_not;
+      if (table_.opposite_rows[t] && s.kernel == table_.unary[int(op)][t]) return true;
+    }
+    return false;
   }
   /// Of a square: of a difference that nobody else reads.
   void leave_difference(Factors& r) {
@@ -905,10 +926,10 @@ class Compiler {
         for (size_t r = 0; r < code_.registers.size(); ++r)
           if (code_.registers[r].slot == s.out) s.number = uint16_t(r);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back({slot(results_[k].value),
-                               results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
-                               results_[k].squares, results_[k].numbers_only, results_[k].halves,
-                               kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
+      code_.results.push_back(
+          {slot(results_[k].value), results_[k].factor < 0 ? Code::kNone : slot(results_[k].factor),
+           results_[k].squares, results_[k].numbers_only, results_[k].opposites, results_[k].halves,
+           kernel_type(expr::compute_type(program_.outputs()[k].dtype))});
   }
 
   const Program& program_;

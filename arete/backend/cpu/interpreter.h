@@ -55,9 +55,10 @@ struct CodeKey {
   uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
   uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
   bool values = false;            ///< leave results in registers, as computation types
-  /// With `values`: products may be left as their two factors, squares of differences as what is
-  /// subtracted, NaN to skip, f16 and bf16 as stored.
-  bool sums = false;
+  /// With `values`: what they are accumulated by. To sums products may be left as their two
+  /// factors, squares of differences as what is subtracted, NaN to skip; to the least opposites as
+  /// what they are of; to all of these f16 and bf16 as stored.
+  kernels::KMonoid monoid = kernels::kNumKMonoids;
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   bool operator==(const CodeKey&) const = default;
 
@@ -104,6 +105,7 @@ struct Code {
     uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
     bool squares;       // instead, the square of their difference is meant
     bool numbers_only;  // what is NaN counts as 0
+    bool opposites;     // the opposite is meant, -x or ~x
     DType halves;       // f16 or bf16: not converted yet; else f32
     kernels::KType type;
   };
@@ -153,16 +155,23 @@ class Frame {
     for (const Code::Step& s : code_.once)
       s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], 1);
   }
-  /// Runs the body on n <= code.block elements.
-  void run(int64_t n) {
+  /// Runs the body on n <= code.block elements; calls before(step) before each of its steps, if it
+  /// does not leave that out.
+  template <class F>
+  void run(int64_t n, F&& before) {
     const Code::Step* const end = code_.body.data() + code_.body.size();
-    for (const Code::Step* s = code_.body.data(); s != end; ++s)
+    for (const Code::Step* s = code_.body.data(); s != end; ++s) {
+      before(int64_t(s - code_.body.data()));
       if (s->kind == Code::Step::kernel)
         s->run(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], n);
       else if (s->kind == Code::Step::choose)
         s->run_choose(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], slots_[s->d], n);
       else
         s = run_arm(s, n);
+    }
+  }
+  void run(int64_t n) {
+    run(n, [](int64_t) {});
   }
   const Code& code() const { return code_; }
 

@@ -3,6 +3,7 @@
 
 #include "arete/backend/cpu/complex_pairs.h"
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/fetch.h"
 #include "arete/backend/cpu/interpreter.h"
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
@@ -37,15 +38,15 @@ CodeKey key_of(const prim::PointwiseArgs& args) {
   return key;
 }
 
-/// From so many elements on operands are not in the second cache already.
-constexpr int64_t kFromAhead = 1 << 16;
+/// From so many elements on operands are not in the second cache already. Few steps leave the
+/// memory no time in which it has nothing to do.
+constexpr int64_t kFromAhead = 1 << 17, kFewSteps = 3;
 
 /// Asks for n elements that the next block has. Its first step reads them and its last one writes:
 /// without this, each waits for memory while the other does not.
 void fetch(const View& v, int64_t at, int64_t n) {
   const int64_t size = int64_t(size_of(v.dtype));
-  for (int64_t byte = at * size; byte < (at + n) * size; byte += 64)
-    __builtin_prefetch(v.data + byte, 0, 2);
+  fetch_lines<2>(v.data + at * size, n * size);
 }
 
 /// All operands are one run of elements, or one element.
@@ -62,35 +63,40 @@ bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
     if (numel > 1) key.uniform |= uint32_t(1) << i;
   }
   const Code& code = code_for(*args.program, key);
-  const bool ahead = code.body.size() > 1 && numel >= kFromAhead;
+  const bool ahead = code.body.size() > kFewSteps && numel >= kFromAhead;
   const int64_t blocks = (numel + code.block - 1) / code.block;
-  parallel_for(
-      0, blocks, grain_for((2 + code.cost) * double(code.block)),
-      [&](int64_t first_block, int64_t last_block) {
-        ArenaScope arena;
-        Frame frame(code, args.params,
-                    code.register_bytes ? arena.take(code.register_bytes) : nullptr);
-        for (size_t i = 0; i < args.inputs.size(); ++i)
-          frame.set_input(int(i), args.inputs[i].data);
-        frame.run_once();
-        for (int64_t b = first_block; b < last_block; ++b) {
-          const int64_t at = b * code.block;
-          for (size_t i = 0; i < args.inputs.size(); ++i)
-            if (!((key.uniform >> i) & 1))
-              frame.set_input(int(i),
-                              args.inputs[i].data + at * int64_t(size_of(args.inputs[i].dtype)));
-          for (size_t o = 0; o < args.outputs.size(); ++o)
-            frame.set_output(int(o),
-                             args.outputs[o].data + at * int64_t(size_of(args.outputs[o].dtype)));
-          if (ahead && b + 1 < last_block) {
-            const int64_t next = at + code.block, here = std::min(code.block, numel - next);
-            for (size_t i = 0; i < args.inputs.size(); ++i)
-              if (!((key.uniform >> i) & 1)) fetch(args.inputs[i], next, here);
-            for (const View& out : args.outputs) fetch(out, next, here);
-          }
-          frame.run(std::min(code.block, numel - at));
-        }
-      });
+  parallel_for(0, blocks, grain_for((2 + code.cost) * double(code.block)),
+               [&](int64_t first_block, int64_t last_block) {
+                 ArenaScope arena;
+                 Frame frame(code, args.params,
+                             code.register_bytes ? arena.take(code.register_bytes) : nullptr);
+                 for (size_t i = 0; i < args.inputs.size(); ++i)
+                   frame.set_input(int(i), args.inputs[i].data);
+                 frame.run_once();
+                 for (int64_t b = first_block; b < last_block; ++b) {
+                   const int64_t at = b * code.block;
+                   for (size_t i = 0; i < args.inputs.size(); ++i)
+                     if (!((key.uniform >> i) & 1))
+                       frame.set_input(int(i), args.inputs[i].data +
+                                                   at * int64_t(size_of(args.inputs[i].dtype)));
+                   for (size_t o = 0; o < args.outputs.size(); ++o)
+                     frame.set_output(int(o), args.outputs[o].data +
+                                                  at * int64_t(size_of(args.outputs[o].dtype)));
+                   if (!ahead || b + 1 == last_block) {
+                     frame.run(std::min(code.block, numel - at));
+                     continue;
+                   }
+                   // A part before each step: all at once are more than can be under way.
+                   const int64_t next = at + code.block, here = std::min(code.block, numel - next);
+                   const auto steps = int64_t(code.body.size());
+                   frame.run(code.block, [&](int64_t step) {
+                     const int64_t from = here * step / steps, n = here * (step + 1) / steps - from;
+                     for (size_t i = 0; i < args.inputs.size(); ++i)
+                       if (!((key.uniform >> i) & 1)) fetch(args.inputs[i], next + from, n);
+                     for (const View& out : args.outputs) fetch(out, next + from, n);
+                   });
+                 }
+               });
   return true;
 }
 

@@ -61,13 +61,16 @@ uint64_t identity_of(Monoid monoid, kernels::KType type) {
 
 }  // namespace
 
-Accumulation::Accumulation(Monoid monoid, kernels::KType t) {
+Accumulation::Accumulation(Monoid of, kernels::KType t) : monoid(kernels::KMonoid(of)) {
   const kernels::KernelTable& table = kernels::table();
-  const auto m = kernels::KMonoid(monoid);
+  const kernels::KMonoid m = monoid;
   const kernels::KType a = kernels::accumulator_type(m, t);
   rows = table.reduce_rows[m][t];
   cols = table.reduce_cols[m][t];
-  if (monoid == Monoid::sum) {
+  if (of == Monoid::min) {
+    opposite_rows = table.opposite_rows[t];
+    opposite_cols = table.opposite_cols[t];
+  } else if (of == Monoid::sum) {
     number_rows = table.number_rows[t];
     number_cols = table.number_cols[t];
     product_rows = table.product_rows[t];
@@ -80,7 +83,7 @@ Accumulation::Accumulation(Monoid monoid, kernels::KType t) {
   dtype = storage_type(a);
   size = size_of(dtype);
   value_size = size_of(storage_type(t));
-  identity_ = identity_of(monoid, a);
+  identity_ = identity_of(of, a);
   splat_ = table.splat[size];
 }
 

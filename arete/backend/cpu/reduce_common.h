@@ -15,12 +15,14 @@ struct Accumulation {
       : Accumulation(monoid, code_for(program, key(monoid)).results[result].type) {}
   Accumulation(prim::Monoid monoid, kernels::KType value_type);
 
-  kernels::ReduceKernel rows, cols;                                    ///< of values
-  kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;  ///< of those not NaN
-  kernels::PairKernel product_rows = nullptr, product_cols = nullptr;  ///< of products
-  kernels::PairKernel square_rows = nullptr, square_cols = nullptr;    ///< of differences' squares
-  kernels::ReduceKernel combine;                                       ///< columns of accumulators
-  DType dtype;                                                         ///< of an accumulator
+  kernels::KMonoid monoid;
+  kernels::ReduceKernel rows, cols;                                        ///< of values
+  kernels::ReduceKernel number_rows = nullptr, number_cols = nullptr;      ///< of those not NaN
+  kernels::ReduceKernel opposite_rows = nullptr, opposite_cols = nullptr;  ///< of -x or ~x
+  kernels::PairKernel product_rows = nullptr, product_cols = nullptr;      ///< of products
+  kernels::PairKernel square_rows = nullptr, square_cols = nullptr;  ///< of differences' squares
+  kernels::ReduceKernel combine;                                     ///< columns of accumulators
+  DType dtype;                                                       ///< of an accumulator
   size_t size;  ///< of an accumulator, in bytes
   size_t value_size;
 
@@ -29,7 +31,7 @@ struct Accumulation {
   static CodeKey key(prim::Monoid monoid) {
     CodeKey k;
     k.values = true;
-    k.sums = monoid == prim::Monoid::sum;
+    k.monoid = kernels::KMonoid(monoid);
     return k;
   }
   /// Rows and columns of the frame's result number k, from element `at` on.
@@ -55,7 +57,9 @@ struct Accumulation {
   /// Of result number k as the code leaves it, if that is no product.
   kernels::ReduceKernel cols_of(const Code& code, int k) const {
     const Code::Result& r = code.results[size_t(k)];
-    return is_half(r.halves) ? kernels::table().half_cols[int(r.halves)]
+    return is_half(r.halves) ? (r.opposites ? kernels::table().opposite_half_cols
+                                            : kernels::table().half_cols[monoid])[int(r.halves)]
+           : r.opposites     ? opposite_cols
            : r.numbers_only  ? number_cols
                              : cols;
   }
@@ -67,7 +71,9 @@ struct Accumulation {
   static bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }
   kernels::ReduceKernel rows_of(const Frame& frame, int k) const {
     const Code::Result& r = frame.code().results[size_t(k)];
-    return is_half(r.halves) ? kernels::table().half_rows[int(r.halves)]
+    return is_half(r.halves) ? (r.opposites ? kernels::table().opposite_half_rows
+                                            : kernels::table().half_rows[monoid])[int(r.halves)]
+           : r.opposites     ? opposite_rows
            : r.numbers_only  ? number_rows
                              : rows;
   }

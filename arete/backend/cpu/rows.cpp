@@ -7,6 +7,7 @@
 
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/fetch.h"
 #include "arete/backend/cpu/indexing.h"
 #include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/walk.h"
@@ -102,9 +103,7 @@ class RowEntries {
     if (!source_ || step_ != 1) return;
     const int64_t row = source_[i];
     if (uint64_t(row) >= uint64_t(count_)) return;
-    const char* const begin = reinterpret_cast<const char*>(rows_ + row * stride_);
-    const int64_t bytes = std::min<int64_t>(width * int64_t(sizeof(T)), 1024);
-    for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(begin + b);
+    fetch_lines(rows_ + row * stride_, std::min<int64_t>(width * int64_t(sizeof(T)), 1024));
   }
 
  private:
@@ -118,7 +117,7 @@ class RowEntries {
 template <class T>
 void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, IndexCheck& check) {
   using C = CombineType<T>;
-  constexpr int64_t kAhead = 8;
+  constexpr int64_t kAhead = 16;
   const int64_t n = a.index.numel(), width = a.out.sizes[1];
   const int64_t *index = a.index.as<int64_t>(), so = a.out.strides[0], wo = a.out.strides[1];
   parallel_for(0, n, grain_of_steps(width), [&](int64_t begin, int64_t end) {
@@ -133,12 +132,13 @@ void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, I
       T* const out = a.out.as<T>() + k * so;
       const auto add_run = [&](auto* to, int64_t step) {
         for (; i < n && index[i] == here; ++i) {
-          if (i + 2 < n && index[i + 2] == here && entries.add_three(to, step, i, width)) {
+          const int64_t three = i + 2 < n && index[i + 2] == here ? 3 : 1;
+          for (int64_t k = i + kAhead; k < std::min(n, i + kAhead + three); ++k)
+            entries.expect(k, width);
+          if (three > 1 && entries.add_three(to, step, i, width))
             i += 2;
-            continue;
-          }
-          if (i + kAhead < n) entries.expect(i + kAhead, width);
-          entries.add(to, step, i, 0, width);
+          else
+            entries.add(to, step, i, 0, width);
         }
       };
       if constexpr (std::is_same_v<C, T>) {
@@ -252,6 +252,11 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
                 from_step = table.strides[0] * size;
   constexpr int64_t kBlock = 64;
   const int64_t last = table.sizes[0] - 1;
+  // Of a table that the second cache does not hold rows are asked for before they are copied, of
+  // long ones the beginning.
+  constexpr int64_t kAhead = 8, kSecondCache = 1 << 19;
+  const bool far = whole && table.sizes[0] * row > kSecondCache;
+  const int64_t fetched = std::min<int64_t>(row, 1024);
   IndexCheck check(table.sizes[0]);
   const auto take = [&](auto to_row, auto from_row, auto copy) {
     parallel_for(0, out.sizes[0], grain_of_steps(width), [&](int64_t begin, int64_t end) {
@@ -265,6 +270,14 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
         for (int64_t k = 0; k < kBlock; ++k)
           signs |= index[i + k] | int64_t(uint64_t(last) - uint64_t(index[i + k]));
         if (signs < 0) break;
+        if (far && i + 2 * kBlock <= end) {
+          for (int64_t k = 0; k < kBlock; ++k) {
+            const int64_t next = index[i + k + kAhead];
+            if (uint64_t(next) <= uint64_t(last)) fetch_lines(from + next * from_row, fetched);
+            copy(to + (i + k) * to_row, from + index[i + k] * from_row);
+          }
+          continue;
+        }
 #pragma GCC unroll 8
         for (int64_t k = 0; k < kBlock; ++k)
           copy(to + (i + k) * to_row, from + index[i + k] * from_row);

@@ -193,8 +193,13 @@ struct KernelTable {
   PairKernel product_cols[kNumKTypes];
   PairKernel square_rows[kNumKTypes];  // of differences, of floating types
   PairKernel square_cols[kNumKTypes];
-  ReduceKernel half_rows[kNumKDTypes];  // sums of f16 and bf16 as f32; null where there is none
-  ReduceKernel half_cols[kNumKDTypes];
+  ReduceKernel opposite_rows[kNumKTypes];  // least -x of floats, ~x of integers
+  ReduceKernel opposite_cols[kNumKTypes];
+  // Of f16 and bf16 as f32: sums, extremes, the least -x; null where there is none.
+  ReduceKernel half_rows[kNumKMonoids][kNumKDTypes];
+  ReduceKernel half_cols[kNumKMonoids][kNumKDTypes];
+  ReduceKernel opposite_half_rows[kNumKDTypes];
+  ReduceKernel opposite_half_cols[kNumKDTypes];
   TransposeKernel transpose[17];              // by element size
   Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];                      // by element size: out[i] = a[2 * i]
