@@ -97,6 +97,18 @@ TEST(Copy, transposed) {
   }
 }
 
+TEST(Copy, rows_at_any_places_of_their_pages) {
+  const Shape sizes{5, 300}, page{1024, 1};
+  GuardedBuffer in(kFloat32, Layout(sizes, page));
+  in.fill([](IntList i) { return double(i[0] * 1000 + i[1]); });
+  for (int64_t shift = 0; shift < 1024; shift += 13) {
+    GuardedBuffer out(kFloat32, Layout(sizes, page, shift));
+    backend_under_test().copy({out.view(), in.view()});
+    EXPECT_TRUE(out.guards_intact());
+    for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), in.get(*w)) << to_string(*w);
+  }
+}
+
 TEST(Copy, complex_parts) {
   using C64 = std::complex<float>;
   using C128 = std::complex<double>;

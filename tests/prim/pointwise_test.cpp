@@ -538,6 +538,46 @@ TEST(Pointwise, narrow_floats_round_to_nearest_even) {
   }
 }
 
+TEST(Pointwise, arithmetic_of_halves) {
+  // Every pattern beside another one and beside numbers, and lengths that leave some of a vector.
+  using Binary = Value (*)(Value, Value);
+  const Binary ops[] = {
+      [](Value a, Value b) { return a + b; },
+      [](Value a, Value b) { return a - b; },
+      [](Value a, Value b) { return a * b; },
+      [](Value a, Value b) { return a / b; },
+      [](Value a, Value b) { return expr::min(a, b); },
+      [](Value a, Value b) { return expr::max(a, b); },
+  };
+  for (DType dtype : {kFloat16, kBFloat16})
+    for (int64_t n : {65536 + 3, 5}) {
+      std::vector<GuardedBuffer> in, out;
+      for (int k = 0; k < 2; ++k) in.emplace_back(dtype, Shape{n});
+      out.emplace_back(dtype, Shape{n});
+      for (int64_t i = 0; i < n; ++i) {
+        in[0].set_at<uint16_t>(Shape{i}, uint16_t(i));
+        in[1].set_at<uint16_t>(Shape{i}, uint16_t(i * 40503 + 77));
+      }
+      for (size_t op = 0; op < std::size(ops); ++op)
+        for (int form = 0; form < 4; ++form) {
+          SCOPED_TRACE(std::string(name_of(dtype)) + ", operation " + std::to_string(op) +
+                       ", form " + std::to_string(form));
+          const auto program = expr::trace(
+              [&](std::span<const Value> v) {
+                const Value x = expr::to_float(v[0]), y = expr::to_float(v[1]),
+                            number = x.builder()->constant(expr::Type::f32, 0.3);
+                return std::vector<Value>{form == 0   ? ops[op](x, y)
+                                          : form == 1 ? ops[op](y, y)
+                                          : form == 2 ? ops[op](x, number)
+                                                      : ops[op](number, x)};
+              },
+              std::vector<DType>{dtype, dtype}, {}, std::vector<DType>{dtype});
+          check(*program, in, out);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+    }
+}
+
 /// Several inputs of several dtypes, two outputs, parameters, a select.
 expr::ProgramPtr mixed_program(std::span<const DType> in, std::span<const DType> out) {
   return expr::trace(

@@ -735,6 +735,42 @@ class Compiler {
     if (key_.values) leave_to_accumulation();
     // All reads come before: an output may be in the place of any input.
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
+    if (late.size() == 1 && !key_.values && arms_.empty()) join_half_arithmetic();
+  }
+
+  /// Where the last step stores halves which the one before computes of halves or numbers: one step
+  /// on halves as they are stored.
+  void join_half_arithmetic() {
+    if (body_.size() < 3) return;
+    const Step last = body_.back(), middle = body_[body_.size() - 2];
+    const auto variant = half_arithmetic(last, middle);
+    if (!variant) return;
+    const auto [kernel, d] = *variant;
+    std::array<int, 3> in{middle.in[0], middle.in[1], -1};
+    for (int& v : in) {
+      if (v < 0 || uniform(v)) continue;
+      const auto load = std::ranges::find(body_, v, &Step::out);
+      if (load == body_.end() || load->kernel != table_.load[int(d)]) return;
+      v = load->in[0];
+    }
+    // Nothing but the loads, which nobody else needs then.
+    const size_t loads = size_t(in[0] != middle.in[0]) +
+                         size_t(in[1] != middle.in[1] && middle.in[1] != middle.in[0]);
+    if (body_.size() != loads + 2) return;
+    body_.clear();
+    emit(kernel, last.out, in);
+  }
+  /// The kernel on halves for `arithmetic` and a step that stores what it gives, and their dtype.
+  std::optional<std::pair<Kernel, DType>> half_arithmetic(const Step& store,
+                                                          const Step& arithmetic) const {
+    if (store.in[0] != arithmetic.out || arithmetic.kind != Code::Step::kernel) return std::nullopt;
+    for (DType d : {DType::f16, DType::bf16})
+      for (Op op : {Op::add, Op::sub, Op::mul, Op::div, Op::min, Op::max})
+        for (int v = 0; v < kernels::kNumVariants; ++v)
+          if (store.kernel == table_.store[int(d)] && table_.half_binary[int(op)][int(d)][v] &&
+              arithmetic.kernel == table_.binary[int(op)][int(Type::f32)][v])
+            return std::pair(table_.half_binary[int(op)][int(d)][v], d);
+    return std::nullopt;
   }
 
   /// Leaves products, squares of differences, selections of what is not NaN, opposites, and

@@ -146,7 +146,7 @@ bool is_uniform(const LoopNest::Operand& o, const LoopNest& nest, const Extents&
 void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride,
               int64_t n, size_t size) {
   if (dst_stride == int64_t(size) && src_stride == int64_t(size)) {
-    std::memcpy(dst, src, size_t(n) * size);
+    copy_bytes(dst, src, size_t(n) * size);
     return;
   }
   if (dst_stride == int64_t(size) && src_stride == -int64_t(size)) {

@@ -108,9 +108,19 @@ inline void copy_bytes(void* out, const void* in, size_t bytes) {
     for (size_t i = 0; i + kStep < bytes; i += kStep) std::memcpy(to + i, from + i, kStep);
     std::memcpy(to + bytes - kStep, from + bytes - kStep, kStep);
   };
-  if (bytes < 4 || bytes > 256)
-    std::memcpy(out, in, bytes);
-  else if (bytes >= 16)
+  if (bytes < 4 || bytes > 256) {
+    // Where memory is up to so much behind the other's place in its page, the library's copy goes
+    // backwards, four times as slowly.
+    constexpr size_t kPage = 4096, kBehind = 256, kMany = 128;
+    const size_t behind = (uintptr_t(out) - uintptr_t(in)) % kPage;
+    if (bytes > kBehind && behind > 0 && behind < kBehind)
+      for (; bytes > kBehind; bytes -= kMany, to += kMany, from += kMany) {
+        std::byte part[kMany];
+        std::memcpy(part, from, kMany);
+        std::memcpy(to, part, kMany);
+      }
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 16)
     in_steps.operator()<16>();
   else if (bytes >= 8)
     in_steps.operator()<8>();

@@ -162,7 +162,9 @@ struct KernelTable {
   const char* name;
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
   Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
-  Kernel triple[kNumTriples][kNumKTypes][8];          // bit k: operand k is a scalar
+  // Of f16 and bf16 as they are stored, with scalars in f32; null where there is none.
+  Kernel half_binary[kNumKOps][kNumKDTypes][kNumVariants];
+  Kernel triple[kNumTriples][kNumKTypes][8];  // bit k: operand k is a scalar
   // By type compared; bit k: operand k is a scalar, of which a and b are not both.
   ChooseKernel choose[kNumComparisons][kNumKTypes][16];
   Kernel select[9][8];  // by element size; bit k: scalar
