@@ -246,6 +246,30 @@ for sizes in (((3, 4, 6), (6, 5)), ((3, 4, 6), (3, 6, 5)), ((1, 4, 6), (3, 6, 2)
 assert check(arete.mm, [values(4, 6), values(6, 5)], [[Shard(0)], [Replicate()]], line) == (Shard(0),)
 assert check(arete.mm, [values(4, 6), values(6, 5)], [[Replicate()], [Shard(1)]], line) == (Shard(1),)
 assert check(arete.mm, [values(4, 6), values(6, 5)], [[Shard(1)], [Replicate()]], line) == (Partial(),)
+# A factor of terms is added up; what is linear keeps terms.
+def term(w, on, n, op="sum"):
+    return DTensor.from_local(w / (n if op == "sum" else 1) + (on.get_local_rank() - (n - 1) / 2), on, [Partial(op)])
+for p in either(2):
+    one, two = distribute_tensor(values(4, 6), line, [p]).requires_grad_(), values(4, 6).requires_grad_()
+    for f in (lambda a, b: a @ b.mT, lambda a, b: b @ a.mT, lambda a, b: a.mT @ b, lambda a, b: F.linear(a, b), lambda a, b: F.linear(b, a)):
+        y, z = f(one, term(values(4, 6) + 1, line, 2)), f(two, values(4, 6) + 1)
+        assert close(y.full_tensor(), z)
+        got, = arete.autograd.grad((y * y).sum(), one)
+        assert close(got.full_tensor(), arete.autograd.grad((z * z).sum(), two)[0])
+for op in ("sum", "avg"):
+    given = term(values(4, 6), line, 2, op)
+    for f in (lambda a: -a, lambda a: 2 * a, lambda a: a / 3, lambda a: a + a, lambda a: a.sub(a, alpha=3), lambda a: a.T, lambda a: a.square(),
+              lambda a: a + 1, lambda a: 1 - a, lambda a: 1 / (a + 3), lambda a: a * a, lambda a: a.sum(1), lambda a: a.mean(0),
+              lambda a: a.int(), lambda a: a * (a > 0)):
+        assert close(f(given).full_tensor(), f(values(4, 6))), op
+    assert [f(given).placements for f in (lambda a: -a, lambda a: 2 * a, lambda a: a + a, lambda a: a.T)] == [(Partial(op),)] * 4
+    assert (given + 1).placements == (Replicate(),) and given.sum().placements == (Partial() if op == "sum" else Replicate(),)
+x = distribute_tensor(values(4, 6), line, [Shard(0)]).requires_grad_()
+assert x.mean().placements == (Partial("avg"),) and x.mean().item() == x.to_local().mean().item()
+assert distribute_tensor(values(5, 6), line, [Shard(0)]).mean().placements == (Partial(),)
+for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+    for reduction in ("mean", "sum", "none"):
+        check(lambda a, b: getattr(F, name)(a, b, reduction=reduction), [values(4, 6), values(4, 6) * 2], [[Shard(0)], [Replicate()]], line)
 for p, q, r in itertools.product(either(3), either(2), either(1)):
     check(F.linear, [values(2, 3, 6), values(5, 6), values(5)], [[p], [q], [r]], line)
     check(lambda x, a, b: arete.addmm(x, a, b, beta=0.5, alpha=2), [values(5), values(4, 6), values(6, 5)],
@@ -270,11 +294,13 @@ for p, q, r in itertools.product(either(2), either(1), either(1)):
     check(lambda x, w, b: F.layer_norm(x, (6,), w, b), [values(4, 6), values(6), values(6) + 1], [[p], [q], [r]], line)
 assert check(lambda x: F.rms_norm(x, (6,)), [values(4, 6)], [[Shard(0)]], line) == (Shard(0),)
 x = distribute_tensor(values(4, 6), mesh, [Shard(0), Shard(1)])
-assert abs(float(x.sum()) - float(values(4, 6).sum())) < 1e-5 and x.tolist() == values(4, 6).tolist() and bool((x == x).all())
+assert abs(float(x.sum().full_tensor()) - float(values(4, 6).sum())) < 1e-5 and x.tolist() == values(4, 6).tolist() and bool((x == x).all())
 assert x.argmax().item() == values(4, 6).argmax().item() and len(x.unbind(0)) == 4 and (x > 0).placements == x.placements
 if rank == 0:
     assert f"{x}" == repr(x) and "Shard(dim=1)" in repr(x)
-assert f"{x.sum():.1f}" == f"{values(4, 6).sum():.1f}"
+assert f"{x.sum().redistribute():.1f}" == f"{values(4, 6).sum():.1f}"
+if rank == 0:  # a number is of what a process has, as in PyTorch: one may print alone
+    assert x.sum().item() == float(x.sum()) == x.to_local().sum().item() and f"{x.sum():.1f}" == f"{x.to_local().sum():.1f}"
 assert isinstance(x.data, DTensor) and x.T.placements == (Shard(1), Shard(0)) and tuple(x.T.shape) == (6, 4)
 raises(RuntimeError, "", lambda: x @ x)
 alias = x

@@ -238,36 +238,56 @@ class DeviceMesh:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
         if len(names) == 1 and names[0] in self._flattened:
             return self._flattened[names[0]]
-        dims = [self._dim(name, "a slice") for name in names]
-        if sorted(set(dims)) != dims:
-            raise KeyError(f"Invalid mesh_dim_names {names}: each once, in the order of {self.mesh_dim_names}")
-        if dims == list(range(self.ndim)):
+        if names == self.mesh_dim_names:
             return self
+        at = [self._dims_of(name) for name in names]
+        dims = [d for own in at for d in own]
+        if len(set(dims)) != len(dims):
+            raise KeyError(f"Invalid mesh_dim_names {names}: each dimension of {self.mesh_dim_names} once")
         here = self._coordinate or [0] * self.ndim
         steps = [math.prod(self._shape[d + 1:]) for d in range(self.ndim)]
         places = [sum(here[d] * steps[d] for d in range(self.ndim) if d not in dims)]
         for d in dims:
             places = [p + i * steps[d] for p in places for i in range(self._shape[d])]
         part = object.__new__(DeviceMesh)
-        part._fill(self.device_type, [self._ranks[p] for p in places], tuple(self._shape[d] for d in dims), names, self._root or self)
-        part._groups = None if self._groups is None else [self._groups[d] for d in dims]
+        part._fill(self.device_type, [self._ranks[p] for p in places], tuple(math.prod(self._shape[d] for d in own) for own in at), names,
+                   self._root or self)
+        if self._groups is not None:
+            part._groups = [self._flattened[name]._groups[0] if name in self._flattened else self._groups[own[0]]
+                            for name, own in zip(names, at)]
         return part
+
+    def _dims_of(self, name: str) -> list[int]:
+        """The dimension of this name, or those that _flatten() has put together under it."""
+        flat = self._flattened.get(name)
+        return [self._dim(name, "a slice")] if flat is None else flat._parts
+
+    def _get_root_mesh(self) -> "DeviceMesh":
+        return self._root or self
+
+    def _is_current_rank_part_of_mesh(self) -> bool:
+        return self._coordinate is not None
 
     def _flatten(self, mesh_dim_name: Optional[str] = None) -> "DeviceMesh":
         """All ranks of it as one dimension, with a group of its own; the mesh that it is a part of knows it by the name. All processes
         call this."""
         root = self._root or self
         name = mesh_dim_name or "_".join(self.mesh_dim_names or ())
+        if self.mesh_dim_names == (name,):
+            return self
         if name in root._flattened:
             return root._flattened[name]
-        lines = {tuple(self._ranks)}
+        if name in (root.mesh_dim_names or ()):
+            raise ValueError(f"{name} already exists for submesh of the {root}: give another name than {root.mesh_dim_names}")
+        lines, dims = {tuple(self._ranks)}, list(range(root.ndim))
         if self._root is not None:  # all parts like this one make their groups
-            dims = [root._dim(n, "a slice") for n in self.mesh_dim_names]
+            dims = [d for n in self.mesh_dim_names for d in root._dims_of(n)]
             order = [d for d in range(root.ndim) if d not in dims] + dims
             moved = root.mesh.permute(order).reshape(-1, len(self._ranks))
             lines = {tuple(line) for line in moved.tolist()}
         flat = object.__new__(DeviceMesh)
         flat._fill(self.device_type, self._ranks, (len(self._ranks),), (name,), root)
+        flat._parts = dims
         for line in sorted(lines):
             group = c10d.new_group(list(line))
             if c10d.get_rank() in line:

@@ -384,8 +384,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
             if name == "ones_like" and any(isinstance(p, Partial) for p in first.placements):
                 return HANDLERS["full_like"](first, 1, **kwargs)
             local = func(first.to_local(), *args[1:], **kwargs)
-            if name == "to" and any(isinstance(p, Partial) for p in first.placements) and local.dtype != first.dtype and not (
-                    local.is_floating_point() or local.is_complex()):  # the whole part of a sum is not the sum of whole parts
+            if isinstance(local, _Tensor) and local.dtype != first.dtype and not (local.is_floating_point() or local.is_complex()) and any(
+                    isinstance(p, Partial) for p in first.placements):  # the whole part of a sum is not the sum of whole parts
                 first = first.redistribute(placements=tuple(Replicate() if isinstance(p, Partial) else p for p in first.placements))
                 local = func(first.to_local(), *args[1:], **kwargs)
             return DTensor._of(local, first._spec) if isinstance(local, _Tensor) else local
@@ -452,8 +452,8 @@ def _with_history(a: Any) -> Any:
 
 
 # What is the same on each part, and what is known of a tensor without its elements.
-_LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous", "is_contiguous",
-                    "element_size", "data_ptr", "zeros_like", "ones_like", "empty_like"))
+_LOCAL = frozenset(("clone", "detach", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte",
+                    "bool", "contiguous", "is_contiguous", "element_size", "data_ptr", "zeros_like", "ones_like", "empty_like"))
 _WRITES = {f"__i{name}__": f"{method}_" for name, method in {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
@@ -481,19 +481,30 @@ def _outside(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -
 
 
 def _is_of_terms(name: str, x: DTensor, others: list, args: tuple, kwargs: dict) -> bool:
-    """Whether a function that writes to terms does to them what it is to do to what they are terms of. `others`: its tensors."""
+    """Whether a function that is done to terms, or writes to them, does what it is to do to what they are terms of. `others`: its other
+    tensors; `args`: what follows the first."""
     if any(not isinstance(a, DTensor) or a._spec != x._spec or a.dtype != x.dtype and not x.is_floating_point() for a in others):
         return False  # of integers, too: a term has another fraction than the sum
-    if name in ("zero_", "neg_") or name in ("copy_", "add_", "sub_") and others or name == "lerp_" and len(others) == 1:
+    if name in ("zero", "neg") or name in ("copy", "add", "sub") and others or name == "lerp" and len(others) == 1:
         factor = None
-    elif name in ("mul_", "div_") and not others and not kwargs.get("rounding_mode"):
+    elif name in ("mul", "div") and not others and not kwargs.get("rounding_mode"):
         factor = (*args, kwargs.get("other"))[0]
     else:
         return False
     ops = {p.reduce_op for p in x._spec.placements if isinstance(p, Partial)}
-    if ops <= {"sum", "avg"} or name in ("copy_", "zero_"):
+    if ops <= {"sum", "avg"} or name in ("copy", "zero"):
         return True
     return ops <= {"sum", "avg", "max", "min"} and isinstance(factor, (int, float)) and 0 < factor < math.inf
+
+
+def _is_linear(func: Callable, name: str, args: tuple, kwargs: dict) -> bool:
+    """The same of a function that gives another tensor, whose arguments may be the wrong way round."""
+    called = getattr(func, "__name__", name)
+    if called == "__rmul__":
+        name = "mul"
+    elif called.startswith("__r") or not isinstance(args[0], DTensor) or name == "mul" and args[0].dtype == _C.bool:
+        return False
+    return _is_of_terms(name, args[0], [a for a in (*args[1:], *kwargs.values()) if isinstance(a, _Tensor)], args[1:], kwargs)
 
 
 def _written(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
@@ -503,7 +514,7 @@ def _written(func: Callable, name: str, x: DTensor, args: tuple, kwargs: dict) -
     spec, mesh = x._spec, x._spec.mesh
     others = [a for a in (*args, *kwargs.values()) if isinstance(a, _Tensor)]
     if any(isinstance(p, Partial) for p in spec.placements):
-        if not _is_of_terms(name, x, others, args, kwargs):
+        if not _is_of_terms(name[:-1], x, others, args, kwargs):
             raise NotImplementedError(f"{name}: terms of a sum are redistribute()d first")
         local = [a.to_local() if isinstance(a, DTensor) else a for a in args]
         func(x.to_local(), *local, **{k: a.to_local() if isinstance(a, DTensor) else a for k, a in kwargs.items()})
@@ -591,7 +602,7 @@ def _reshaped(name: str, x: DTensor, args: tuple, kwargs: dict) -> DTensor:
 # of several. Then functions that are made of those.
 _MOVES = frozenset(("swapaxes", "transpose", "view_as_complex", "view_as_real"))
 _OTHERS = _MOVES | {"scaled_dot_product_attention"}
-_COMPOSED = frozenset(("clamp", "clip", "gelu", "nan_to_num", "true_divide"))
+_COMPOSED = frozenset(("clamp", "clip", "gelu", "nan_to_num", "square", "true_divide"))
 
 
 @functools.lru_cache(None)
@@ -699,8 +710,9 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
 
     whole = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a)
     same = tuple(whole.shape) == tuple(spread[0].shape) and all(x._spec == spread[0]._spec for x in spread)
-    if same and name not in _OTHERS and not any(isinstance(p, Partial) for p in spread[0]._spec.placements) and not any(
-            a.numel() != 1 or a.requires_grad for a in tensors if not isinstance(a, DTensor)):
+    terms = any(isinstance(p, Partial) for p in spread[0]._spec.placements)
+    if same and name not in _OTHERS and not any(a.numel() != 1 or a.requires_grad for a in tensors if not isinstance(a, DTensor)) and (
+            not terms or _is_linear(func, name, args, kwargs)):
         return DTensor._of(mapped(lambda a: a.to_local() if isinstance(a, DTensor) else a), spread[0]._spec)
     for x in spread:
         _check_regular(name, x)
@@ -708,14 +720,16 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     for d in range(mesh.ndim):
         found = [_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in spread
                  if isinstance(x._spec.placements[d], Shard)]
-        places.append(Replicate() if not found or found[0] is None else Shard(found[0]))
+        own = spread[0]._spec.placements[d]
+        places.append(own if name in _MOVES and isinstance(own, Partial) else
+                      Replicate() if not found or found[0] is None else Shard(found[0]))
 
     def of(a: Any) -> Any:
         if not isinstance(a, _Tensor):
             return a
         a = spread_over(a, mesh)
         if name in _MOVES:
-            return operand(a, [a._spec.placements[d] if isinstance(p, Shard) else Replicate() for d, p in enumerate(places)], places)
+            return operand(a, [Replicate() if isinstance(p, Replicate) else a._spec.placements[d] for d, p in enumerate(places)], places)
         return operand(a, _under(a, places, whole.dim()), places)
 
     return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(whole.shape)))

@@ -90,9 +90,10 @@ def _cross_entropy(input: Any, target: Any, weight: Any = None, size_average: An
     if mesh.ndim != 1 or input.placements != (Shard(classes),):
         raise ValueError(f"cross_entropy within loss_parallel(): logits are spread along their classes, Shard({classes}), over a mesh of "
                          f"one dimension, got {input.placements} on {mesh}")
-    if label_smoothing or size_average is not None or reduce is not None or target.is_floating_point():
-        raise NotImplementedError("cross_entropy within loss_parallel(): label_smoothing, size_average, reduce and targets of "
-                                  "probabilities are not supported")
+    if label_smoothing or target.is_floating_point():
+        raise NotImplementedError("cross_entropy within loss_parallel(): label_smoothing and targets of probabilities are not supported")
+    if size_average is not None or reduce is not None:
+        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     local = input.to_local()
     if classes == 1:
         local = local.movedim(1, -1)

@@ -3,9 +3,11 @@ else is computed on whole tensors, the same in all processes."""
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Callable
 
 from ... import _C, _operators
+from ...autograd import Function
 from ...nn import functional as F
 from ...utils import _pytree
 from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _Tensor, check_plain, operand, spread_over
@@ -33,7 +35,7 @@ def _labels(a: Any, b: Any) -> tuple[list, list]:
 def _agreed(d: int, a: DTensor, b: DTensor, labels: tuple) -> tuple[Placement, Placement, Placement]:
     """How the factors and the product lie along a dimension of the mesh: as the first that is in parts asks for, if the other can follow
     without messages, and else whole."""
-    places = [x._spec.placements[d] for x in (a, b)]
+    places = [Replicate() if isinstance(x._spec.placements[d], Partial) else x._spec.placements[d] for x in (a, b)]
     found = [labels[i][p.dim] if isinstance(p, Shard) else ... for i, p in enumerate(places)]
     if found[0] is ... and found[1] is ...:
         return Replicate(), Replicate(), Replicate()
@@ -103,40 +105,57 @@ def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *,
                keepdims: bool = False, out: Any = None) -> DTensor:
     _refuse_out(name, out)
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
-    x = _summed(input)
+    kept = {"sum": "sum", "mean": "avg", "amax": "max", "amin": "min"}[name]
+    alone = all(p.is_replicate() or p.is_partial(kept) for p in input._spec.placements)
+    x = input if alone and dtype is None and input.dtype != _C.bool else _summed(input)  # what is so of terms is so of theirs
     _check_regular(name, x)
     mesh, shape, n = x._spec.mesh, tuple(x.shape), x.dim()
     over = {d % n for d in ((dim,) if isinstance(dim, int) else dim)} if n and dim not in (None, (), []) else set(range(n))
     cut = [p.dim for p in x._spec.placements if isinstance(p, Shard) and p.dim in over]
-    is_sum = name in ("sum", "mean")
-    if cut and (not is_sum and (x.to_local().requires_grad or any(shape[d] < 2 * mesh.size() for d in cut))
+    if cut and (name in ("amax", "amin") and (x.to_local().requires_grad or any(shape[d] < 2 * mesh.size() for d in cut))
                 or any(isinstance(p, Shard) and p.dim not in over for p in x._spec.placements)):
         # A largest element has its gradient in one process, and needs an element in each; parts of terms are not redistributed.
         return on_whole_tensors(getattr(_operators, name), name, (x, *(() if dim is None else (dim,))),
                                 {**({"keepdim": keepdim} if dim is not None else {}), **({"dtype": dtype} if dtype else {})})
+    local, more, dims = x.to_local(), {"dtype": dtype} if dtype else {}, sorted(over)
+    count = math.prod(shape[d] for d in dims)
+    number = math.prod(mesh.size(d) for d, p in enumerate(x._spec.placements) if isinstance(p, Shard))
+    alike = bool(cut) and number * math.prod(local.shape[d] for d in dims) == count
     places: list[Placement] = []
     for p in x._spec.placements:
         if not isinstance(p, Shard):
             places.append(p)
         elif p.dim in over:
-            places.append(Partial("sum" if is_sum else "max" if name == "amax" else "min"))
+            places.append(Partial("sum" if name == "mean" and not alike else kept))
         else:
             places.append(Shard(p.dim if keepdim else p.dim - sum(d < p.dim for d in over)))
     sizes = [1 if d in over else size for d, size in enumerate(shape) if keepdim or d not in over]
-    dims = sorted(over)
-    local, more = x.to_local(), {"dtype": dtype} if dtype else {}
     if name == "mean":
-        count = 1
-        for d in dims:
-            count *= shape[d]
         kind = _operators.empty(1, dtype=local.dtype, device="meta").mean(**more).dtype  # of integers there is none
-        wide = _C.float32 if kind in (_C.float16, _C.bfloat16) else kind
-        part = (local.sum(dims, keepdim=keepdim, dtype=wide) / count).to(kind) if n else local.mean(**more)
-    elif is_sum:
+        if alike:
+            part = _MeanOfPart.apply(local, dims, keepdim, kind, count)
+        else:
+            wide = _C.float32 if kind in (_C.float16, _C.bfloat16) else kind
+            part = (local.sum(dims, keepdim=keepdim, dtype=wide) / count).to(kind) if n else local.mean(**more)
+    elif name == "sum":
         part = local.sum(dims, keepdim=keepdim, **more)
     else:
         part = getattr(local, name)(dims, keepdim=keepdim)
     return DTensor._of(part, Spec(mesh, tuple(places), _C.Size(sizes)))
+
+
+class _MeanOfPart(Function):
+    """The mean of one of several equally large parts. The gradient is that of the mean of all their elements, `count` of them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, dims: list, keepdim: bool, dtype: Any, count: int) -> Any:
+        ctx.shape, ctx.dtype, ctx.dims, ctx.count = x.shape, x.dtype, dims, count
+        return x.mean(dims, keepdim=keepdim, dtype=dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> tuple:
+        whole = [1 if d in ctx.dims else n for d, n in enumerate(ctx.shape)]
+        return (g.reshape(whole) / ctx.count).to(ctx.dtype).expand(ctx.shape), None, None, None, None
 
 
 # ---- anything else
@@ -301,6 +320,19 @@ def _new(name: str) -> Callable:
     return handler
 
 
+def _loss(name: str) -> Callable:
+    """A loss of each element, added up or averaged."""
+    func = getattr(F, name)
+
+    def handler(input: Any, target: Any, *args: Any, reduction: Any = "mean", **kwargs: Any) -> Any:  # noqa: A002
+        if args or set(kwargs) - {"beta", "delta"} or reduction not in ("mean", "sum", "none"):
+            return on_whole_tensors(func, name, (input, target, *args), {"reduction": reduction, **kwargs})
+        each = _by_parts(functools.partial(func, reduction="none", **kwargs), name, (input, target), {})
+        return each if reduction == "none" else _reduction(reduction, each)
+
+    return handler
+
+
 # ---- views, and functions along one dimension
 
 
@@ -444,8 +476,12 @@ HANDLERS.update({name: _product_of(second) for name, second in (
 HANDLERS["anything else"] = on_whole_tensors
 # A text is of this process' part, so that one process may print alone.
 HANDLERS["__format__"] = lambda x, spec: format(x.item(), spec) if spec and x.dim() == 0 else format(repr(x), spec)
+# So is a number, as in PyTorch: of what is no terms it is the same in all.
+HANDLERS.update({name: functools.partial(lambda name, x: getattr(x.to_local(), name)(), name) for name in (
+    "item", "__bool__", "__complex__", "__float__", "__index__", "__int__")})
 HANDLERS["type_as"] = lambda x, other: x.to(other.dtype)
 HANDLERS.update(__rmatmul__=lambda b, a: _product(a, b), linear=_linear, addmm=_addmm)
 HANDLERS.update({name: functools.partial(_reduction, name) for name in ("sum", "mean", "amax", "amin")})
+HANDLERS.update({name: _loss(name) for name in ("huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss")})
 HANDLERS.update({name: _softmax(name) for name in ("softmax", "log_softmax")})
 HANDLERS.update({name: _norm(name) for name in ("layer_norm", "rms_norm")})
