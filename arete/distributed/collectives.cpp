@@ -10,6 +10,7 @@
 #include "arete/distributed/stream_calls_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sparse.h"
 #include "arete/prim/backend.h"
 
 namespace arete::distributed {
@@ -82,7 +83,45 @@ void ProcessGroup::perform(CollectiveKind kind, std::span<const Tensor> in,
 }
 
 WorkPtr ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op, bool async) {
+  if (is_sparse(tensor)) return add_sparse(tensor, op, async);
   return run(CollectiveKind::all_reduce, {tensor}, {tensor}, 0, op, async);
+}
+
+// How many elements there are depends on all processes, so each waits for their numbers. Elements
+// are added in the order of ranks, everywhere the same.
+WorkPtr ProcessGroup::add_sparse(const Tensor& tensor, ReduceOp op, bool async) {
+  constexpr const char* kName = "all_reduce";
+  ARETE_CHECK(
+      op.kind == prim::ReduceKind::sum,
+      NotImplementedError(kName, "elements of sparse tensors are added up, by ReduceOp.SUM"));
+  const NoGradGuard guard;
+  const Tensor indices = sparse_parts(tensor)->indices.contiguous();
+  const Tensor values = sparse_parts(tensor)->values.detach().contiguous();
+  if (backend() == "fake") return all_reduce(values, op, async);
+  const int64_t dims = indices.size(0);
+  const Tensor counts = ops::empty_tensor({size(), 3}, kInt64, values.device());
+  all_gather_into_tensor(counts,
+                         arete::tensor(std::vector<int64_t>{indices.size(1), dims, tensor.numel()})
+                             .to(values.device()));
+  const std::vector<int64_t> numbers = counts.cpu().to_vector<int64_t>();
+  std::vector<Tensor> places, parts;
+  for (size_t r = 0; r < numbers.size(); r += 3) {
+    ARETE_CHECK(numbers[r + 1] == dims && numbers[r + 2] == tensor.numel(),
+                ValueError(kName,
+                           "sparse tensors of all ranks have the same sizes, and as many "
+                           "dimensions that are sparse"));
+    Shape sizes(values.sizes().begin(), values.sizes().end());
+    sizes[0] = numbers[r];
+    places.push_back(ops::empty_tensor({dims, numbers[r]}, kInt64, values.device()));
+    parts.push_back(ops::empty_tensor(sizes, values.dtype(), values.device()));
+  }
+  all_gather(places, indices);
+  WorkPtr work = all_gather(parts, values, async);
+  if (work) work->wait();
+  replace_parts(
+      tensor,
+      *sparse_parts(ops::coalesce(sparse_tensor({cat(places, 1), cat(parts, 0)}, tensor.sizes()))));
+  return work;
 }
 
 WorkPtr ProcessGroup::reduce(const Tensor& tensor, int dst, ReduceOp op, bool async) {

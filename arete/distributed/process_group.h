@@ -81,6 +81,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   /// Connects a GPU now, which the others have to do as well.
   void connect(Device device) { stream_calls(device); }
 
+  /// Sparse tensors are added up; the sum is coalesced, and there when the call ends.
   WorkPtr all_reduce(const Tensor& tensor, ReduceOp op = {}, bool async = false);
   WorkPtr reduce(const Tensor& tensor, int dst, ReduceOp op = {}, bool async = false);
   WorkPtr broadcast(const Tensor& tensor, int src, bool async = false);
@@ -127,6 +128,7 @@ class ProcessGroup final : public ops::CollectiveGroup {
   std::vector<WorkPtr> start_messages(const std::vector<Message>& messages);
 
  private:
+  WorkPtr add_sparse(const Tensor& tensor, ReduceOp op, bool async);
   WorkPtr run(prim::CollectiveKind kind, const std::vector<Tensor>& in,
               const std::vector<Tensor>& out, int root, ReduceOp op, bool async,
               bool beside = false);

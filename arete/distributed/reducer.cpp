@@ -117,6 +117,7 @@ void Reducer::make_buckets(std::span<const size_t> order) {
   };
   std::map<std::pair<std::string, DType>, Open> open;
   for (const size_t place : order) {
+    if (stays_sparse(place)) continue;
     const Tensor& p = parameters_[place];
     const auto [at, is_new] =
         open.try_emplace({p.device().to_string(), p.dtype()}, Open{buckets_.size(), 0, 0});
@@ -171,6 +172,16 @@ void Reducer::set_hook(CommHook hook) {
                          "deterministic=True exchanges gradients in its own way, without hooks"));
   ARETE_CHECK(!is_under_way(), ValueError("register_comm_hook", "a backward pass is under way"));
   hook_ = std::move(hook);
+  if (!options_.sparse.empty()) {
+    std::vector<size_t> order(parameters_.size());
+    std::iota(order.rbegin(), order.rend(), size_t(0));
+    make_buckets(order);
+  }
+}
+
+bool Reducer::stays_sparse(size_t place) const {
+  return !hook_ && !options_.deterministic &&
+         std::ranges::find(options_.sparse, place) != options_.sparse.end();
 }
 
 // ---- a pass
@@ -226,7 +237,7 @@ void Reducer::start(std::span<const size_t> places) {
   }
   for (const size_t p : places) {
     expected_[p] = true;
-    ++buckets_[where_[p].first].missing;
+    if (!stays_sparse(p)) ++buckets_[where_[p].first].missing;
   }
 }
 
@@ -291,13 +302,15 @@ void Reducer::add_sums(size_t place) {
 }
 
 void Reducer::ready(size_t place) {
-  // Processes exchange all rows: those that one has used, others have not.
-  if (const Tensor g = parameters_[place].grad(); g.defined() && is_sparse(g))
+  const bool sparse = stays_sparse(place);
+  // In a bucket all rows are exchanged: those that one process has used, others have not.
+  if (const Tensor g = parameters_[place].grad(); !sparse && g.defined() && is_sparse(g))
     parameters_[place].set_grad(ops::dense_of(g));
   has_grad_[place] = true;
   if (!sums_.empty() && sums_[place].apart) add_sums(place);
   if (pass_ == 0 || !expected_[place]) return;
   expected_[place] = false;
+  if (sparse) return;
   order_.push_back(place);
   --buckets_[where_[place].first].missing;
   launch_ready();
@@ -455,8 +468,9 @@ void Reducer::finish() {
   const NoGradGuard no_grad;
   const Ended ended{*this};
   while (next_ < buckets_.size()) launch(next_++);  // gradients that did not come after all
-  sum_parts(buckets_.back());
+  if (!buckets_.empty()) sum_parts(buckets_.back());
   for (Bucket& b : buckets_) take(b);
+  exchange_sparse();
   if (!shadows_) std::ranges::fill(has_grad_, char(false));
   if (rebuilt_ == 0) agree_on_order();
   if (after_ && !shadows_) after_();
@@ -482,6 +496,34 @@ void Reducer::take(Bucket& bucket) {
       if (had[i] == 0) continue;
     }
     parameters_[p].set_grad(bucket.views[i]);
+  }
+}
+
+// The gradients of tables, row by row: of those that some process has used.
+void Reducer::exchange_sparse() {
+  if (options_.sparse.empty() || !stays_sparse(options_.sparse[0])) return;
+  const auto own = [&](size_t p) {
+    return shadows_ || !has_grad_[p] ? Tensor() : parameters_[p].grad();
+  };
+  std::vector<float> had;
+  for (const size_t p : options_.sparse) had.push_back(own(p).defined());
+  Tensor any = tensor(had).to(parameters_[options_.sparse[0]].device());
+  group_->all_reduce(any, kMax);
+  had = any.to(kCPU, kFloat32).to_vector<float>();
+  for (size_t i = 0; i < had.size(); ++i) {
+    if (had[i] == 0) continue;
+    const size_t p = options_.sparse[i];
+    const Tensor& table = parameters_[p];
+    const Tensor g = own(p);
+    const int64_t rows = !g.defined() ? 0 : table.size(0);
+    Tensor sum = g.defined() && is_sparse(g)
+                     ? ops::with_values(g, sparse_parts(g)->values)
+                     : sparse_tensor({arange(rows, {kInt64, table.device()}).reshape({1, rows}),
+                                      g.defined() ? g : table.detach().narrow(0, 0, 0)},
+                                     table.sizes());
+    const CallLabel label(std::make_shared<const std::string>("DDP sparse " + name_of(p)));
+    group_->all_reduce(sum);
+    if (!shadows_) table.set_grad(ops::with_values(sum, sparse_parts(sum)->values / divisor_));
   }
 }
 

@@ -67,6 +67,9 @@ struct ReducerOptions {
   bool deterministic = false;
   /// Tensors that require no gradients, of which it is an error if they do when a pass is prepared.
   std::vector<Tensor> frozen = {};
+  /// The positions of tables whose gradients are sparse, and stay so: rows that some process has
+  /// used. With a hook or `deterministic` they are exchanged whole.
+  std::vector<size_t> sparse = {};
 };
 
 /// Made by all processes of a group with the same parameters in the same order, which are leaves
@@ -126,6 +129,8 @@ class Reducer final : public autograd::GradSink, public std::enable_shared_from_
   void add_sums(size_t place);
   void finish();
   void take(Bucket& bucket);
+  bool stays_sparse(size_t place) const;
+  void exchange_sparse();
   void check_static(std::span<const size_t> places);
   void agree_on_order();
 

@@ -70,13 +70,14 @@ void bind_data_parallel(nb::module_& m) {
       .def(nb::new_([](const std::vector<Tensor>& parameters, const std::vector<std::string>& names,
                        const d::ProcessGroupPtr& group, const std::vector<int64_t>& bucket_bytes,
                        bool static_graph, bool keep_memory, const std::vector<Tensor>& frozen,
-                       bool deterministic) {
+                       bool deterministic, const std::vector<size_t>& sparse) {
         return d::Reducer::make(parameters, names, group,
                                 {.bucket_bytes = bucket_bytes,
                                  .static_graph = static_graph,
                                  .keep_memory = keep_memory,
                                  .deterministic = deterministic,
-                                 .frozen = frozen});
+                                 .frozen = frozen,
+                                 .sparse = sparse});
       }))
       .def("prepare", &d::Reducer::prepare)
       .def("shadow", &d::Reducer::shadow, Released())

@@ -12,7 +12,7 @@ from ... import _C
 from ... import distributed as dist
 from ...distributed.algorithms.ddp_comm_hooks.default_hooks import _compress_hook
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
-from ..modules import Module
+from ..modules import Embedding, EmbeddingBag, Module
 from ..parameter import is_lazy
 from ..utils.stateless import _swapped
 from .scatter_gather import to_device, to_dtype
@@ -139,6 +139,7 @@ class DistributedDataParallel(Module, Joinable):
         self.device_ids = [_index(d, self.device_type) for d in device_ids] if device_ids else None
         output_device = device_ids[0] if output_device is None and device_ids else output_device
         self.output_device = None if output_device is None else _index(output_device, self.device_type)
+        self.is_multi_device_module = len(devices) > 1
         self.module = module
         self.dim = dim
         self.broadcast_buffers = broadcast_buffers
@@ -166,9 +167,11 @@ class DistributedDataParallel(Module, Joinable):
         first = [min(_MB, self.bucket_bytes_cap)] if self.bucket_bytes_cap_default else []
         trained = [(name, p) for name, p in named if p.requires_grad]
         frozen = [p for _, p in named if not p.requires_grad]
+        tables = {id(m.weight) for m in self.module.modules() if isinstance(m, (Embedding, EmbeddingBag)) and m.sparse}
+        sparse = [i for i, (_, p) in enumerate(trained) if id(p) in tables]
         self.reducer = _C._distributed.Reducer([p for _, p in trained], [name for name, _ in trained], self.process_group,
                                                self.bucket_bytes_cap_list or [*first, self.bucket_bytes_cap], self.static_graph,
-                                               self.gradient_as_bucket_view, frozen, self.deterministic)
+                                               self.gradient_as_bucket_view, frozen, self.deterministic, sparse)
         self._exchanged = [p for _, p in trained]
         _exchanged_by.update({id(p): self for p in self._exchanged})
         if any(getattr(p, "_steps_in_backward", False) for p in self._exchanged):
@@ -345,7 +348,7 @@ class DistributedDataParallel(Module, Joinable):
         return {
             "world_size": self.process_group.size(), "rank": self.process_group.rank(), "module_name": type(self.module).__name__,
             "backend_name": dist.get_backend(self.process_group), "num_parameter_tensors": len(parameters),
-            "total_parameter_size_bytes": sum(sizes), "bucket_cap_bytes": self.bucket_bytes_cap,
+            "total_parameter_size_bytes": sum(p.nbytes for p in parameters), "bucket_cap_bytes": self.bucket_bytes_cap,
             "broadcast_buffers": self.broadcast_buffers, "find_unused_parameters": self.find_unused_parameters,
             "gradient_as_bucket_view": self.gradient_as_bucket_view, "static_graph": self.static_graph,
             "has_rebuilt_buckets": self.reducer.rebuilt > 0,
