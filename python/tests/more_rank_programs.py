@@ -864,6 +864,74 @@ def sharded_columns(rank, size):
 
 
 @program
+def terms(rank, size):
+    """DTensors that are terms: what is linear keeps them, products add them up, item() is of a process' own."""
+    from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor, init_device_mesh
+    m = init_device_mesh("cpu", (size,))
+    out = []
+    for op in ("sum", "avg"):
+        a = DTensor.from_local(batch(rank, 1, 6, 6), m, [Partial(op)])
+        results = [-a, a * 2, 3 * a, a / 2, a + a, a - a * 3, a.T]
+        out += [*results, [str(x.placements) for x in results], a + 1, 1 / (a.abs() + 2), a * a]
+    x = distribute_tensor(batch(0, 0, 6, 6), m, [Shard(0)]).requires_grad_()
+    out += [x @ a, a @ x.T, F.linear(x, a), a.T @ x]
+    mean = x.square().mean()
+    mean.backward()
+    return out + [mean, str(mean.placements), mean.item(), x.grad]
+
+
+@program
+def sparse_tables(rank, size):
+    """Tables with sparse gradients, and their optimizers; sums of sparse tensors."""
+    class Tabled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.bag = nn.Embedding(9, 4, sparse=True), nn.EmbeddingBag(9, 4, sparse=True, mode="sum")
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(self.table(x).sum(1) + self.bag(x))
+
+    net = DDP(filled(Tabled()))
+    tables = [net.module.table.weight, net.module.bag.weight]
+    optimizers = [torch.optim.SparseAdam(tables, lr=0.1), torch.optim.SGD(net.parameters(), lr=0.1)]
+    out = []
+    for step in range(3):
+        net.zero_grad()
+        if step == 2:
+            with net.no_sync():
+                net(torch.tensor([[rank, 7]])).sum().backward()
+        net(torch.tensor([[rank, 2, 2], [3, rank + 4, step]])).square().mean().backward()
+        for t in tables:
+            out += [t.grad.is_sparse, t.grad.coalesce().indices(), t.grad.to_dense()]
+        for optimizer in optimizers:
+            optimizer.step()
+    x = torch.sparse_coo_tensor(torch.tensor([[rank, 2, 2]]), torch.tensor([1.0, rank + 1.0, 1.0]), (4,))
+    dist.all_reduce(x, async_op=True).wait()
+    y = torch.sparse_coo_tensor(torch.zeros(2, rank, dtype=torch.int64), torch.ones(rank, 3), (4, 2, 3))
+    dist.all_reduce(y)
+    return out + [p.detach() for p in net.parameters()] + [x.coalesce().indices(), x.to_dense(), y.to_dense()]
+
+
+@program
+def put_together(rank, size):
+    """Dimensions of a mesh that are put together, beside others and in another order; what groups say of themselves."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, SequenceParallel
+    m = dist.init_device_mesh("cpu", (1, size, 1), mesh_dim_names=("replicas", "shards", "tp"))
+    flat = m["replicas", "shards"]._flatten("both")
+    both = m["both", "tp"]
+    x = torch.ones(2) * (rank + 1)
+    dist.all_reduce(x, group=both.get_group("both"))
+    turned = m["tp", "shards"]
+    out = [x, both.shape, both.mesh_dim_names, both["both"].size(), m["both"] == flat, both.get_local_rank("both"), turned.shape,
+           turned.mesh_dim_names, turned.get_local_rank("shards"), m["shards"]._get_root_mesh() == m, m["shards"]._flatten("shards").size()]
+    group = dist.new_group(list(range(size)), group_desc="all")
+    op = dist.P2POp(dist.isend, x, group=group, group_peer=(rank + 1) % size)
+    return out + [group.group_desc, dist.new_group(list(range(size))).group_desc, dist.group.WORLD.group_desc, op.peer,
+                  repr(ColwiseParallel()), repr(SequenceParallel())]
+
+
+@program
 def reduced_by_hand(rank, size):
     """Hooks of sharded networks get what was reduced, and may change it; without replicas set_requires_all_reduce() changes nothing."""
     net, seen = sharded(), []

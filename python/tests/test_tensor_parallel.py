@@ -251,15 +251,17 @@ def term(w, on, n, op="sum"):
     return DTensor.from_local(w / (n if op == "sum" else 1) + (on.get_local_rank() - (n - 1) / 2), on, [Partial(op)])
 for p in either(2):
     one, two = distribute_tensor(values(4, 6), line, [p]).requires_grad_(), values(4, 6).requires_grad_()
-    for f in (lambda a, b: a @ b.mT, lambda a, b: b @ a.mT, lambda a, b: a.mT @ b, lambda a, b: F.linear(a, b), lambda a, b: F.linear(b, a)):
+    for f in (lambda a, b: a @ b.mT, lambda a, b: b @ a.mT, lambda a, b: a.mT @ b, lambda a, b: F.linear(a, b),
+              lambda a, b: F.linear(b, a)):
         y, z = f(one, term(values(4, 6) + 1, line, 2)), f(two, values(4, 6) + 1)
         assert close(y.full_tensor(), z)
         got, = arete.autograd.grad((y * y).sum(), one)
         assert close(got.full_tensor(), arete.autograd.grad((z * z).sum(), two)[0])
 for op in ("sum", "avg"):
     given = term(values(4, 6), line, 2, op)
-    for f in (lambda a: -a, lambda a: 2 * a, lambda a: a / 3, lambda a: a + a, lambda a: a.sub(a, alpha=3), lambda a: a.T, lambda a: a.square(),
-              lambda a: a + 1, lambda a: 1 - a, lambda a: 1 / (a + 3), lambda a: a * a, lambda a: a.sum(1), lambda a: a.mean(0),
+    for f in (lambda a: -a, lambda a: 2 * a, lambda a: a / 3, lambda a: a + a, lambda a: a.sub(a, alpha=3), lambda a: a.T,
+              lambda a: a.square(), lambda a: a + 1, lambda a: 1 - a, lambda a: 1 / (a + 3), lambda a: a * a,
+              lambda a: a.sum(1), lambda a: a.mean(0),
               lambda a: a.int(), lambda a: a * (a > 0)):
         assert close(f(given).full_tensor(), f(values(4, 6))), op
     assert [f(given).placements for f in (lambda a: -a, lambda a: 2 * a, lambda a: a + a, lambda a: a.T)] == [(Partial(op),)] * 4
@@ -449,6 +451,9 @@ assert abs(nn.functional.cross_entropy(spread, ones, label_smoothing=0.1).item()
            - nn.functional.cross_entropy(spread.full_tensor(), ones, label_smoothing=0.1).item()) < 1e-6
 with loss_parallel():
     raises(NotImplementedError, "label_smoothing", lambda: nn.functional.cross_entropy(spread, ones, label_smoothing=0.1))
+    for old in ({"size_average": False}, {"reduce": False}, {"size_average": True}):
+        assert (nn.functional.cross_entropy(spread, ones, **old).full_tensor()
+                - nn.functional.cross_entropy(spread.full_tensor(), ones, **old)).abs().max() < 1e-6
     rows = DTensor.from_local(arete.ones(1, 3), tp, [Shard(0)])
     raises(ValueError, "along their classes", lambda: nn.functional.cross_entropy(rows, ones))
     raises(IndexError, "Target 7 is out of bounds", lambda: nn.functional.cross_entropy(spread, ones + 7))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 
-from .. import _operators
+from .. import _C, _operators
 from .._operators import _ops
 from . import distributed_c10d as c10d
 from .nn import functional as F
@@ -106,6 +106,10 @@ def all_gather_into_tensor_coalesced(self: Sequence[Any], group: Any, tag: str =
 
 def reduce_scatter_tensor_coalesced(inputs: Sequence[Any], reduceOp: str, scatter_dim: Sequence[int], group: Any, tag: str = "") -> list:
     return [reduce_scatter_tensor(x, reduceOp, d, group) for x, d in zip(inputs, scatter_dim)]
+
+
+class AsyncCollectiveTensor(_C.Tensor):
+    """What PyTorch's functions of these names give. Here they give plain tensors, for which whoever reads them waits, so nothing is one."""
 
 
 all_gather_tensor_autograd, reduce_scatter_tensor_autograd = all_gather_tensor, reduce_scatter_tensor

@@ -26,7 +26,7 @@ DistError, DistBackendError, DistNetworkError, DistStoreError = (_C.DistError, _
 for _one in (GradBucket, Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError,
              DistBackendError, DistNetworkError, DistStoreError):
     _one.__module__ = "arete.distributed"
-for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
+for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM")):
     setattr(ReduceOp, _name, ReduceOp(_number))
 ReduceOp.RedOpType = ReduceOp  # which torch tells apart
 
@@ -284,6 +284,8 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
 # Groups of this process that Python has made, which programs count and look into, with their backends.
 _pg_map: dict = {}
+_descriptions: dict[str, str] = {}  # of groups, by their names
+ProcessGroup.group_desc = property(lambda self: _descriptions.get(self.group_name, "default_pg"))
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
@@ -369,12 +371,13 @@ def new_group(ranks: Optional[Sequence[int]] = None, timeout: Optional[timedelta
               device_id: Any = None) -> Any:
     """A group of some ranks of the default one, or all. All processes of the default group call this, in the same order, or with
     `use_local_synchronization` those of the group alone; those that are not in it get GroupMember.NON_GROUP_MEMBER. The group has them in
-    rising order."""
+    rising order. `group_desc`: what it says of itself."""
     if pg_options is not None:
         raise NotImplementedError("new_group: pg_options is not supported")
     made = _d.new_group([] if ranks is None else sorted(ranks), timeout, backend or "", _gpu(device_id), use_local_synchronization)
     if made is not None:
         _pg_map[made] = get_backend(made), None
+        _descriptions[made.group_name] = group_desc or "undefined"
     return GroupMember.NON_GROUP_MEMBER if made is None else made
 
 
@@ -623,6 +626,8 @@ class P2POp:
             raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
         if peer is None and group_peer is None:
             raise ValueError("Must specify peer or group_peer")
+        if peer is None and _is_member(group, op.__name__):
+            peer = _of(group)._ranks[group_peer]
         self.op, self.tensor, self.peer, self.group, self.tag = op, _tensor(tensor, "tensor"), peer, group, tag
         self.group_peer = group_peer
 
@@ -638,8 +643,9 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     works: list[Work] = []
     members = [p for p in p2p_op_list if _is_member(p.group, p.op.__name__)]
     for group in dict.fromkeys(_of(p.group) for p in members):
-        works += group._start_messages([(p.tensor, _root(group, p.peer, p.group_peer, "peer"), p.tag, p.op is isend)
-                                        for p in members if _of(p.group) is group])
+        works += group._start_messages([
+            (p.tensor, _root(group, p.peer if p.group_peer is None else None, p.group_peer, "peer"), p.tag, p.op is isend)
+            for p in members if _of(p.group) is group])
     return works
 
 

@@ -207,6 +207,9 @@ class _Face:
                 step *= max(self._spec.shape[d], 1)
         return tuple(strides) if dim is None else strides[dim]
 
+    def dim(self) -> int:
+        return len(self._spec.shape)
+
     def numel(self) -> int:
         return math.prod(self._spec.shape)
 
@@ -260,8 +263,8 @@ class DTensor(_Face, _Tensor, metaclass=_Kind):
     @classmethod
     def _of(cls, local: Any, spec: Spec) -> "DTensor":
         """Of a part that keeps its history."""
-        self = cls(local, spec)
-        self._local_tensor = local
+        self = _Tensor._make_subclass(cls, local.detach(), False)
+        self._spec, self._local_tensor = spec, local
         return self
 
     @staticmethod
@@ -689,7 +692,8 @@ def spread_over(a: Any, mesh: DeviceMesh) -> DTensor:
 def operand(x: DTensor, wanted: Sequence[Placement], places: Sequence[Placement]) -> Any:
     """This process' part of what lies as `wanted` for a result that lies as `places`; where that is in parts and this is whole, its
     gradient is the sum of all parts'."""
-    mesh, own = x._spec.mesh, x.redistribute(x._spec.mesh, wanted).to_local()
+    mesh = x._spec.mesh
+    own = (x if tuple(wanted) == x._spec.placements else x.redistribute(mesh, wanted)).to_local()
     sums = [mesh.get_group(d) for d, (p, q) in enumerate(zip(wanted, places)) if isinstance(q, Shard) and isinstance(p, Replicate)]
     return _OfAllParts.apply(own, sums) if sums and own.requires_grad and _C.is_grad_enabled() else own
 
@@ -708,8 +712,12 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
     def mapped(of: Callable) -> Any:
         return func(*map(of, args), **{k: of(v) for k, v in kwargs.items()})
 
-    whole = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a)
-    same = tuple(whole.shape) == tuple(spread[0].shape) and all(x._spec == spread[0]._spec for x in spread)
+    alike = all(x._spec is spread[0]._spec or x._spec == spread[0]._spec for x in spread)
+    if alike and name not in _OTHERS and len(spread) == len(tensors):
+        shape = spread[0]._spec.shape
+    else:
+        shape = mapped(lambda a: _operators.empty(tuple(a.shape), dtype=a.dtype, device="meta") if isinstance(a, _Tensor) else a).shape
+    dims, same = len(shape), alike and tuple(shape) == tuple(spread[0].shape)
     terms = any(isinstance(p, Partial) for p in spread[0]._spec.placements)
     if same and name not in _OTHERS and not any(a.numel() != 1 or a.requires_grad for a in tensors if not isinstance(a, DTensor)) and (
             not terms or _is_linear(func, name, args, kwargs)):
@@ -718,7 +726,7 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
         _check_regular(name, x)
     places: list[Placement] = []
     for d in range(mesh.ndim):
-        found = [_out_dim(name, x, x._spec.placements[d].dim, whole.dim(), args) for x in spread
+        found = [_out_dim(name, x, x._spec.placements[d].dim, dims, args) for x in spread
                  if isinstance(x._spec.placements[d], Shard)]
         own = spread[0]._spec.placements[d]
         places.append(own if name in _MOVES and isinstance(own, Partial) else
@@ -730,9 +738,9 @@ def _by_parts(func: Callable, name: str, args: tuple, kwargs: dict) -> DTensor:
         a = spread_over(a, mesh)
         if name in _MOVES:
             return operand(a, [Replicate() if isinstance(p, Replicate) else a._spec.placements[d] for d, p in enumerate(places)], places)
-        return operand(a, _under(a, places, whole.dim()), places)
+        return operand(a, _under(a, places, dims), places)
 
-    return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(whole.shape)))
+    return DTensor._of(mapped(of), Spec(mesh, tuple(places), _C.Size(shape)))
 
 
 def _out_dim(name: str, x: DTensor, dim: int, dims: int, args: tuple) -> Optional[int]:

@@ -63,7 +63,7 @@ def _product(a: Any, b: Any) -> DTensor:
     a, b = spread_over(a, mesh), spread_over(b, mesh)
     if a._spec.mesh != mesh or b._spec.mesh != mesh:
         raise ValueError("matmul: the tensors are on different meshes")
-    meta = _operators.matmul(*(_operators.empty(tuple(x.shape), dtype=x.dtype, device="meta") for x in (a, b)))
+    shape = _shape_of_product(tuple(a.shape), tuple(b.shape))
     for x in (a, b):
         _check_regular("matmul", x)
     labels = _labels(a, b)
@@ -74,7 +74,12 @@ def _product(a: Any, b: Any) -> DTensor:
         agreed = [(Replicate(),) * 3 if isinstance(p[2], Partial) else p for p in agreed]
         places = tuple(p[2] for p in agreed)
     parts = [operand(x, tuple(p[i] for p in agreed), places) for i, x in enumerate((a, b))]
-    return DTensor._of(_operators.matmul(*parts), Spec(mesh, places, _C.Size(meta.shape)))
+    return DTensor._of(_operators.matmul(*parts), Spec(mesh, places, shape))
+
+
+@functools.lru_cache(1024)
+def _shape_of_product(a: tuple, b: tuple) -> Any:
+    return _C.Size(_operators.matmul(_operators.empty(a, device="meta"), _operators.empty(b, device="meta")).shape)
 
 
 def _summed(x: DTensor) -> DTensor:
@@ -84,7 +89,14 @@ def _summed(x: DTensor) -> DTensor:
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> DTensor:  # noqa: A002
-    turned = weight.transpose(0, 1) if weight.dim() > 1 else weight
+    turned = weight
+    if isinstance(weight, DTensor) and weight.dim() == 2:
+        spec = weight._spec
+        places = tuple(Shard(1 - p.dim) if isinstance(p, Shard) else p for p in spec.placements)
+        _check_regular("linear", weight)
+        turned = DTensor._of(weight.to_local().transpose(0, 1), Spec(spec.mesh, places, _C.Size(spec.shape[::-1])))
+    elif weight.dim() > 1:
+        turned = weight.transpose(0, 1)
     product = _product(input, turned)
     return product if bias is None else _summed(product) + bias
 

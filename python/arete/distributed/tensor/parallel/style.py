@@ -91,6 +91,9 @@ class ParallelStyle:
 
     src_data_rank: Optional[int] = 0
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in vars(self).items() if name != 'src_data_rank')})"
+
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         raise NotImplementedError
 
@@ -209,6 +212,9 @@ class SequenceParallel(ParallelStyle):
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
         self.sequence_sharding, self.use_local_output = Shard(sequence_dim), use_local_output
+
+    def __repr__(self) -> str:
+        return f"SequenceParallel(sequence_dim={self.sequence_sharding.dim}, use_local_output={self.use_local_output})"
 
     def _apply(self, module: nn.Module, mesh: DeviceMesh) -> None:
         for name in list(module._parameters):
