@@ -1,4 +1,5 @@
 // arete plan: ways to divide a Transformer among GPUs.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>

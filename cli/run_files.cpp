@@ -1,5 +1,7 @@
 #include "cli/run_files.h"
 
+#include <algorithm>
+
 #include "arete/base/thread_pool.h"
 #include "arete/device/cuda.h"
 #include "arete/io/html_report.h"

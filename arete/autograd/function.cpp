@@ -1,5 +1,7 @@
 #include "arete/autograd/function.h"
 
+#include <algorithm>
+
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"

@@ -1,7 +1,6 @@
 // A vector that keeps up to N elements inside itself: shapes and argument lists without malloc.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -106,18 +105,21 @@ class SmallVector {
   T* insert(const T* where, const T& value) {
     const size_t i = size_t(where - data_);
     emplace_back(value);
-    std::rotate(data_ + i, data_ + size_ - 1, data_ + size_);
+    for (T* p = end() - 1; p != data_ + i; --p) std::swap(*p, p[-1]);
     return data_ + i;
   }
   T* erase(const T* where) {
-    T* p = data_ + (where - data_);
-    std::move(p + 1, end(), p);
+    T* const p = data_ + (where - data_);
+    for (T* next = p + 1; next != end(); ++next) next[-1] = std::move(*next);
     pop_back();
     return p;
   }
 
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
-    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+    if (a.size_ != b.size_) return false;
+    for (size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
   }
 
  private:
@@ -129,7 +131,7 @@ class SmallVector {
   }
   bool inline_storage() const noexcept { return data_ == reinterpret_cast<const T*>(buffer_); }
   void grow(size_t n) {
-    n = std::max(n, capacity_ * 2);
+    if (n < capacity_ * 2) n = capacity_ * 2;
     T* p = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));
     std::uninitialized_move(begin(), end(), p);
     const size_t count = size_;

@@ -1,5 +1,6 @@
 // Operators by their names.
 #include <algorithm>
+#include <complex>
 
 #include "arete/c_api/handles_internal.h"
 #include "arete/ops/call.h"

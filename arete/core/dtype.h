@@ -1,10 +1,10 @@
 // Element types: their names, sizes, classes and promotion.
 #pragma once
 
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "arete/core/half.h"
 
@@ -95,9 +95,9 @@ struct DTypeOf;
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 // clang-format off
-#define ARETE_FOR_EACH_DTYPE(X)                                                             \
+#define ARETE_FOR_EACH_REAL_DTYPE(X)                                                        \
   X(uint8_t, u8) X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16) \
-  X(float, f32) X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128)    \
+  X(float, f32) X(double, f64)                                                              \
   X(bool, boolean) X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)            \
   X(uint16_t, u16) X(uint32_t, u32) X(uint64_t, u64)
 // clang-format on
@@ -106,27 +106,18 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
   struct DTypeOf<T> {                        \
     static constexpr DType value = DType::e; \
   };
-ARETE_FOR_EACH_DTYPE(ARETE_DTYPE_OF)
+ARETE_FOR_EACH_REAL_DTYPE(ARETE_DTYPE_OF)
 #undef ARETE_DTYPE_OF
 
-/// A value that carries a C++ type: `visit_dtype(t, [](auto tag) { using T = decltype(tag)::type;
-/// })`.
+/// std::complex<float> and <double>, for headers that do without <complex>, which brings all
+/// streams with it: core/complex.h is for files that compute with complex numbers.
 template <class T>
-struct TypeTag {
-  using type = T;
+concept ComplexNumber = std::is_floating_point_v<typename T::value_type> && requires(const T& v) {
+  T(v.real(), v.imag());
 };
-
-/// Calls `f` with the TypeTag of `t`'s C++ type, for every dtype.
-template <class F>
-decltype(auto) visit_dtype(DType t, F&& f) {
-  switch (t) {
-#define ARETE_VISIT(T, e) \
-  case DType::e:          \
-    return f(TypeTag<T>{});
-    ARETE_FOR_EACH_DTYPE(ARETE_VISIT)
-#undef ARETE_VISIT
-  }
-  __builtin_unreachable();
-}
+template <ComplexNumber T>
+struct DTypeOf<T> {
+  static constexpr DType value = sizeof(T) == 8 ? DType::c64 : DType::c128;
+};
 
 }  // namespace arete

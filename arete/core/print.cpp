@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "arete/core/complex.h"
 #include "arete/core/history.h"
 #include "arete/core/host_access.h"
 

@@ -1,7 +1,6 @@
 // A number of any dtype's category, as users write it beside tensors.
 #pragma once
 
-#include <complex>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -23,7 +22,8 @@ class Scalar {
       : kind_(Kind::integer), is_large_(std::is_unsigned_v<T> && int64_t(v) < 0), i_(int64_t(v)) {}
   Scalar(float v) : Scalar(double(v)) {}
   Scalar(double v) : kind_(Kind::floating), re_(v) {}
-  Scalar(std::complex<double> v) : kind_(Kind::complex), re_(v.real()), im_(v.imag()) {}
+  template <ComplexNumber T>
+  Scalar(const T& v) : kind_(Kind::complex), re_(v.real()), im_(v.imag()) {}
 
   Kind kind() const { return kind_; }
   bool is_boolean() const { return kind_ == Kind::boolean; }
@@ -48,12 +48,14 @@ class Scalar {
   /// The 64 bits of the integer, whether it is of int64 or uint64.
   uint64_t to_bits() const { return is_integral() ? uint64_t(i_) : uint64_t(int64_t(re_)); }
   bool to_bool() const { return is_integral() ? i_ != 0 : (re_ != 0 || im_ != 0); }
-  std::complex<double> to_complex() const { return {to_double(), is_complex() ? im_ : 0.0}; }
+  /// std::complex<double>(v.real(), v.imag()) is any number as a complex one.
+  double real() const { return to_double(); }
+  double imag() const { return is_complex() ? im_ : 0.0; }
 
   std::string to_string() const;
   bool operator==(const Scalar& o) const {
     if (is_integral() && o.is_integral()) return i_ == o.i_ && is_large_ == o.is_large_;
-    return to_complex() == o.to_complex();
+    return real() == o.real() && imag() == o.imag();
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "arete/core/complex.h"
 #include "arete/core/history.h"
 #include "arete/core/host_access.h"
 #include "arete/core/modes.h"

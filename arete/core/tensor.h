@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <variant>
 #include <vector>
 
 #include "arete/base/error.h"
@@ -167,6 +166,8 @@ class Tensor {
       return s.to_bool();
     else if constexpr (std::is_integral_v<T>)
       return std::is_unsigned_v<T> ? T(s.to_bits()) : T(s.to_int64());
+    else if constexpr (ComplexNumber<T>)
+      return T(s.real(), s.imag());
     else
       return T(s.to_double());
   }
@@ -244,13 +245,19 @@ class Tensor {
 
 /// One entry of an index expression.
 struct Index {
-  std::variant<int64_t, Slice, NewAxis, Ellipsis, Tensor> value;
-  Index(int i) : value(int64_t(i)) {}
-  Index(int64_t i) : value(i) {}
-  Index(Slice s) : value(s) {}
-  Index(NewAxis n) : value(n) {}
-  Index(Ellipsis e) : value(e) {}
-  Index(Tensor t) : value(std::move(t)) {}
+  enum class Kind : uint8_t { number, slice, new_axis, ellipsis, tensor };
+  Index(int i) : Index(int64_t(i)) {}
+  Index(int64_t i) : kind(Kind::number), number(i) {}
+  Index(Slice s) : kind(Kind::slice), slice(s) {}
+  Index(NewAxis) : kind(Kind::new_axis) {}
+  Index(Ellipsis) : kind(Kind::ellipsis) {}
+  Index(Tensor t) : kind(Kind::tensor), tensor(std::move(t)) {}
+
+  // The one that is of this kind.
+  Kind kind;
+  int64_t number = 0;
+  Slice slice;
+  Tensor tensor;
 };
 
 }  // namespace arete

@@ -1,5 +1,7 @@
 #include "arete/data/batch_feed.h"
 
+#include <algorithm>
+
 #include "arete/data/clock_internal.h"
 
 namespace arete::data {

@@ -1,4 +1,5 @@
 // From a kernel's source to its tree: see Note [Lanes].
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>

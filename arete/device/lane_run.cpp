@@ -9,6 +9,7 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/device/lane_tree_internal.h"
 
 namespace arete::lanes {

@@ -1,5 +1,7 @@
 #include "arete/distributions/counts.h"
 
+#include <cmath>
+
 #include "arete/distributions/distribution_internal.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/index.h"

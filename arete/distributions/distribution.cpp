@@ -1,5 +1,7 @@
 #include "arete/distributions/distribution.h"
 
+#include <cmath>
+
 #include "arete/core/modes.h"
 #include "arete/distributions/distribution_internal.h"
 #include "arete/distributions/gamma.h"

@@ -1,6 +1,7 @@
 #include "arete/distributions/gamma.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "arete/distributions/distribution_internal.h"
 #include "arete/ops/numeric.h"

@@ -1,5 +1,7 @@
 #include "arete/distributions/tails.h"
 
+#include <cmath>
+
 #include "arete/distributions/distribution_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/special.h"

@@ -1,9 +1,11 @@
 #include "arete/expr/evaluate.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "arete/base/error.h"
 #include "arete/base/small_vector.h"
+#include "arete/core/complex.h"
 #include "arete/expr/scalar_math.h"
 
 namespace arete::expr {

@@ -1,5 +1,6 @@
 #include "arete/expr/program.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <mutex>

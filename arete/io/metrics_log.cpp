@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "arete/base/error.h"
 #include "arete/base/file.h"

@@ -47,7 +47,7 @@ struct GELUOptions {
 class GELU : public OperatorLayer {
  public:
   explicit GELU(const GELUOptions& o = {})
-      : OperatorLayer("GELU", {{"approximate", option(o.approximate)}}) {}
+      : OperatorLayer("GELU", {{"approximate", o.approximate}}) {}
 };
 
 class LeakyReLU : public OperatorLayer {

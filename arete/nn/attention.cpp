@@ -1,5 +1,6 @@
 #include "arete/nn/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/nn/layer_internal.h"
@@ -19,8 +20,8 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                             {"bias", o.bias},
                                             {"add_bias_kv", o.add_bias_kv},
                                             {"add_zero_attn", o.add_zero_attn},
-                                            {"kdim", option(o.kdim)},
-                                            {"vdim", option(o.vdim)},
+                                            {"kdim", o.kdim},
+                                            {"vdim", o.vdim},
                                             {"batch_first", o.batch_first}}),
       embed_dim_(embed_dim),
       heads_(num_heads),

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <iterator>
 #include <string>
 #include <type_traits>
 

@@ -37,8 +37,8 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, const Embedd
 Embedding::Embedding(const Tensor& table, bool trained, const EmbeddingOptions& o)
     : OperatorLayer("Embedding", {{"num_embeddings", size_of(table, 0)},
                                   {"embedding_dim", size_of(table, 1)},
-                                  {"padding_idx", option(row_of(o.padding_idx, table.size(0)))},
-                                  {"max_norm", option(o.max_norm)},
+                                  {"padding_idx", row_of(o.padding_idx, table.size(0))},
+                                  {"max_norm", o.max_norm},
                                   {"norm_type", o.norm_type},
                                   {"scale_grad_by_freq", o.scale_grad_by_freq},
                                   {"sparse", o.sparse}}),
@@ -55,16 +55,15 @@ void Embedding::reset_parameters() { start_values(weight, padding_idx_); }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim,
                            const EmbeddingBagOptions& o)
-    : OperatorLayer("EmbeddingBag",
-                    {{"num_embeddings", num_embeddings},
-                     {"embedding_dim", embedding_dim},
-                     {"max_norm", option(o.max_norm)},
-                     {"norm_type", o.norm_type},
-                     {"scale_grad_by_freq", o.scale_grad_by_freq},
-                     {"mode", option(o.mode)},
-                     {"sparse", o.sparse},
-                     {"include_last_offset", o.include_last_offset},
-                     {"padding_idx", option(row_of(o.padding_idx, num_embeddings))}}),
+    : OperatorLayer("EmbeddingBag", {{"num_embeddings", num_embeddings},
+                                     {"embedding_dim", embedding_dim},
+                                     {"max_norm", o.max_norm},
+                                     {"norm_type", o.norm_type},
+                                     {"scale_grad_by_freq", o.scale_grad_by_freq},
+                                     {"mode", o.mode},
+                                     {"sparse", o.sparse},
+                                     {"include_last_offset", o.include_last_offset},
+                                     {"padding_idx", row_of(o.padding_idx, num_embeddings)}}),
       padding_idx_(row_of(o.padding_idx, num_embeddings)) {
   weight = register_parameter("weight", empty({num_embeddings, embedding_dim}));
   reset_parameters();

@@ -1,5 +1,6 @@
 #include "arete/nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>

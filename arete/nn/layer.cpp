@@ -1,5 +1,7 @@
 #include "arete/nn/layer.h"
 
+#include <variant>
+
 #include "arete/nn/layer_record_internal.h"
 #include "arete/ops/call.h"
 
@@ -9,17 +11,38 @@ using ops::Arg;
 
 std::string numbered(const char* base, int n) { return base + std::to_string(n) + "d"; }
 
+Option::Option() = default;
+Option::Option(const Value& v)
+    : value_(v.index() == 0 ? nullptr : std::make_shared<const Value>(v)) {}
+Option::Option(Boolean v) : Option(Value(v.value)) {}
+Option::Option(int64_t v) : Option(Value(v)) {}
+Option::Option(double v) : Option(Value(v)) {}
+Option::Option(std::string_view v) : Option(Value(std::string(v))) {}
+Option::Option(IntList v) : Option(Value(std::vector<int64_t>(v.begin(), v.end()))) {}
+Option::Option(const std::vector<double>& v) : Option(Value(v)) {}
+Option::Option(const Padding& v)
+    : Option(v.mode().empty() ? Option(IntList(v.values())) : Option(v.mode())) {}
+Option::Option(const Tensor& v) : Option(Value(v)) {}
+const Option::Value& Option::operator*() const {
+  static const Value none;
+  return value_ ? *value_ : none;
+}
+
 OptionList::OptionList(std::initializer_list<Entry> entries) : entries_(entries) {}
 OptionList::~OptionList() = default;
 OptionList::OptionList(const OptionList& other) = default;
 void OptionList::add(std::string_view name, Option value) {
-  entries_.emplace_back(name, std::move(value));
+  entries_.push_back({name, std::move(value)});
 }
 
 DescribedLayer::DescribedLayer(std::string_view layer, const OptionList& options)
     : record_(&layer_record(layer)), options_(LayerOptions(*record_, options).values()) {
   if (record_->check) record_->check(this->options());
 }
+
+DescribedLayer::~DescribedLayer() = default;
+DescribedLayer::DescribedLayer(const DescribedLayer&) = default;
+DescribedLayer& DescribedLayer::operator=(const DescribedLayer&) = default;
 
 LayerOptions DescribedLayer::options() const { return LayerOptions(*record_, options_); }
 std::string DescribedLayer::name() const { return record_->name; }
@@ -38,7 +61,7 @@ Arg borrowed(const Option& v) {
         else
           return Arg(value);
       },
-      v);
+      *v);
 }
 }  // namespace
 
@@ -64,7 +87,7 @@ Tensor OperatorLayer::run(std::initializer_list<Tensor> inputs) const {
   const ops::OpRecord& op = *record_->op;
   // Dropout out of training writes nothing.
   const bool idle = op.random && !is_training() && op.name.find("dropout") != std::string::npos;
-  if (idle || record_->inplace < 0 || !std::get<bool>(options_[size_t(record_->inplace)]))
+  if (idle || record_->inplace < 0 || !std::get<bool>(*options_[size_t(record_->inplace)]))
     return ops::call(op, all);
   Tensor x = *inputs.begin();
   ops::call_in_place(x, op, all);

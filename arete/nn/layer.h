@@ -3,13 +3,13 @@
 // are made from the same lines.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "arete/nn/module.h"
@@ -20,34 +20,50 @@ namespace arete::nn {
 struct LayerRecord;
 class LayerOptions;
 
-/// The value of a layer's option; the first stands for None.
-using Option = std::variant<std::monostate, bool, int64_t, double, std::string,
-                            std::vector<int64_t>, std::vector<double>, Tensor>;
-inline Option option(std::string_view v) { return std::string(v); }
-inline Option option(IntList v) { return std::vector<int64_t>(v.begin(), v.end()); }
-inline Option option(const Extent& v) { return option(IntList(v.values())); }
-inline Option option(const Padding& v) {
-  return v.mode().empty() ? option(IntList(v.values())) : option(v.mode());
-}
-template <class T>
-Option option(const std::optional<T>& v) {
-  if (!v) return {};
-  if constexpr (std::is_same_v<T, Extent>)
-    return option(*v);
-  else
-    return *v;
-}
-/// Options by name; those left out have their defaults. (A class, since programs that include this
-/// would compile the vector's functions again.)
+/// The value of a layer's option, or None. What it may be stands in layer_record_internal.h:
+/// programs that include this would compile the variant and the list's functions again.
+class Option {
+ public:
+  struct Value;
+  Option();
+  Option(const Value& value);
+  // Not what converts to bool, as texts in quotes do.
+  template <std::same_as<bool> T>
+  Option(T v) : Option(Boolean{v}) {}
+  Option(int64_t v);
+  Option(double v);
+  Option(std::string_view v);
+  Option(IntList v);
+  Option(const std::vector<int64_t>& v) : Option(IntList(v)) {}
+  Option(const std::vector<double>& v);
+  Option(const Extent& v) : Option(IntList(v.values())) {}
+  Option(const Padding& v);
+  Option(const Tensor& v);
+  template <class T>
+  Option(const std::optional<T>& v) : Option(v ? Option(*v) : Option()) {}
+  bool has_value() const { return value_ != nullptr; }
+  const Value& operator*() const;
+
+ private:
+  struct Boolean {
+    bool value;
+  };
+  Option(Boolean v);
+  std::shared_ptr<const Value> value_;
+};
+/// Options by name; those left out have their defaults.
 class OptionList {
  public:
-  using Entry = std::pair<std::string_view, Option>;
+  struct Entry {
+    std::string_view name;
+    Option value;
+  };
   OptionList(std::initializer_list<Entry> entries);
   ~OptionList();
   OptionList(const OptionList& other);
   OptionList& operator=(const OptionList&) = delete;
   void add(std::string_view name, Option value);
-  std::span<const Entry> entries() const { return entries_; }
+  const std::vector<Entry>& entries() const { return entries_; }
 
  private:
   std::vector<Entry> entries_;
@@ -61,6 +77,9 @@ class DescribedLayer : public Module {
  public:
   std::string name() const override;
   std::string extra_repr() const override;
+  ~DescribedLayer() override;
+  DescribedLayer(const DescribedLayer&);
+  DescribedLayer& operator=(const DescribedLayer&);
 
  protected:
   /// Throws what the user got wrong.

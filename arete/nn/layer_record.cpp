@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <variant>
 
 #include "arete/nn/layer_internal.h"
 #include "arete/nn/layer_record_internal.h"
@@ -16,11 +17,13 @@ struct Overloaded : F... {
 };
 
 void spread(size_t count, Option& v) {
-  const auto fill = [count](auto* list) {
-    if (list && count > 0 && list->size() == 1) list->assign(count, list->front());
+  const auto fill = [&]<class T>(const std::vector<T>* list) {
+    if (list && count > 1 && list->size() == 1)
+      v = Option(Option::Value(std::vector<T>(count, list->front())));
   };
-  fill(std::get_if<std::vector<int64_t>>(&v));
-  fill(std::get_if<std::vector<double>>(&v));
+  const Option::Value value = *v;
+  fill(std::get_if<std::vector<int64_t>>(&value));
+  fill(std::get_if<std::vector<double>>(&value));
 }
 
 // As Python prints it; `alone`: one number of a list stands for itself.
@@ -41,13 +44,13 @@ std::string option_text(const Option& v, bool quoted, bool alone) {
                         },
                         [](const Tensor& t) { return nn::text_of(t.sizes()); },
                     },
-                    v);
+                    *v);
 }
 
 // Options whose default is another one, and one number for several.
 std::vector<Option> completed(const LayerRecord& r, std::vector<Option> values) {
   for (size_t i = 0; i < values.size(); ++i) {
-    for (size_t k = 0; values[i].index() == 0 && k < i; ++k)
+    for (size_t k = 0; !values[i].has_value() && k < i; ++k)
       if (r.options[k].name == r.options[i].default_text) values[i] = values[k];
     spread(r.numbers(i), values[i]);
   }
@@ -133,7 +136,7 @@ Option value_of(std::string_view type, std::string_view text) {
     case Kind::ints:
       return v.ints;
     case Kind::string:
-      return v.text;
+      return std::string_view(v.text);
     default:
       return {};
   }

@@ -4,12 +4,18 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "arete/nn/layer.h"
 #include "arete/ops/record.h"
 
 namespace arete::nn {
+
+struct Option::Value : std::variant<std::monostate, bool, int64_t, double, std::string,
+                                    std::vector<int64_t>, std::vector<double>, Tensor> {
+  using variant::variant;
+};
 
 /// The options of a layer by name.
 class LayerOptions {
@@ -20,14 +26,16 @@ class LayerOptions {
 
   const LayerRecord& layer() const { return *layer_; }
   const Option& operator[](std::string_view name) const;
-  bool has(std::string_view name) const { return (*this)[name].index() != 0; }
-  int64_t integer(std::string_view name) const { return std::get<int64_t>((*this)[name]); }
-  double real(std::string_view name) const { return std::get<double>((*this)[name]); }
-  const std::string& text(std::string_view name) const {
-    return std::get<std::string>((*this)[name]);
+  bool has(std::string_view name) const { return (*this)[name].has_value(); }
+  template <class T>
+  const T& get(std::string_view name) const {
+    return std::get<T>(*(*this)[name]);
   }
+  int64_t integer(std::string_view name) const { return get<int64_t>(name); }
+  double real(std::string_view name) const { return get<double>(name); }
+  const std::string& text(std::string_view name) const { return get<std::string>(name); }
   const std::vector<int64_t>& ints(std::string_view name) const {
-    return std::get<std::vector<int64_t>>((*this)[name]);
+    return get<std::vector<int64_t>>(name);
   }
   Shape shape(std::string_view name) const { return Shape(IntList(ints(name))); }
   const std::vector<Option>& values() const { return values_; }

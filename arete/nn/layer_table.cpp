@@ -1,5 +1,6 @@
 // The layers of both languages: see layer_record_internal.h.
 #include <algorithm>
+#include <variant>
 
 #include "arete/base/warn.h"
 #include "arete/nn/layer_internal.h"
@@ -50,7 +51,7 @@ void check_groups(const LayerOptions& o) {
 void check_conv(const LayerOptions& o) {
   check_groups(o);
   const std::string& layer = o.layer().name;
-  if (const auto* const padding = std::get_if<std::string>(&o["padding"])) {
+  if (const auto* const padding = std::get_if<std::string>(&*o["padding"])) {
     ARETE_CHECK(*padding == "same" || *padding == "valid",
                 ValueError(layer, "Invalid padding string '" + *padding +
                                       "', should be one of {'same', 'valid'}"));
@@ -138,7 +139,7 @@ void check_multi_margin(const LayerOptions& o) {
   ARETE_CHECK(o.integer("p") == 1 || o.integer("p") == 2,
               ValueError(o.layer().name, "only p == 1 and p == 2 supported"));
   if (!o.has("weight")) return;
-  const int64_t rank = std::get<Tensor>(o["weight"]).dim();
+  const int64_t rank = o.get<Tensor>("weight").dim();
   ARETE_CHECK(rank == 1, ValueError(o.layer().name,
                                     "MultiMarginLoss: expected weight to be None or 1D tensor, "
                                     "got " +
@@ -160,7 +161,7 @@ void check_fractional(const LayerOptions& o) {
   ARETE_CHECK(!o.has("output_size") || !o.has("output_ratio"),
               ValueError(layer, "only one of output_size and output_ratio may be specified"));
   if (!o.has("output_ratio")) return;
-  for (double r : std::get<std::vector<double>>(o["output_ratio"]))
+  for (double r : o.get<std::vector<double>>("output_ratio"))
     ARETE_CHECK(r > 0 && r < 1,
                 ValueError(layer, "output_ratio must be between 0 and 1 (got " + text_of(r) + ")"));
 }

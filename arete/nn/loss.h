@@ -52,7 +52,7 @@ class CrossEntropyLoss : public WeightedLoss {
   explicit CrossEntropyLoss(const CrossEntropyLossOptions& o = {})
       : WeightedLoss("CrossEntropyLoss", o.weight,
                      {{"ignore_index", o.ignore_index},
-                      {"reduction", option(o.reduction)},
+                      {"reduction", o.reduction},
                       {"label_smoothing", o.label_smoothing}}) {}
 };
 
@@ -66,17 +66,16 @@ class NLLLoss : public WeightedLoss {
  public:
   explicit NLLLoss(const NLLLossOptions& o = {})
       : WeightedLoss("NLLLoss", o.weight,
-                     {{"ignore_index", o.ignore_index}, {"reduction", option(o.reduction)}}) {}
+                     {{"ignore_index", o.ignore_index}, {"reduction", o.reduction}}) {}
 };
 
 struct LossOptions {
   std::string_view reduction = "mean";
 };
-#define ARETE_PLAIN_LOSS(Name)                                 \
-  class Name : public Loss {                                   \
-   public:                                                     \
-    explicit Name(const LossOptions& o = {})                   \
-        : Loss(#Name, {{"reduction", option(o.reduction)}}) {} \
+#define ARETE_PLAIN_LOSS(Name)                                                              \
+  class Name : public Loss {                                                                \
+   public:                                                                                  \
+    explicit Name(const LossOptions& o = {}) : Loss(#Name, {{"reduction", o.reduction}}) {} \
   };
 ARETE_PLAIN_LOSS(MSELoss)
 ARETE_PLAIN_LOSS(L1Loss)
@@ -91,7 +90,7 @@ struct SmoothL1LossOptions {
 class SmoothL1Loss : public Loss {
  public:
   explicit SmoothL1Loss(const SmoothL1LossOptions& o = {})
-      : Loss("SmoothL1Loss", {{"reduction", option(o.reduction)}, {"beta", o.beta}}) {}
+      : Loss("SmoothL1Loss", {{"reduction", o.reduction}, {"beta", o.beta}}) {}
 };
 
 struct HuberLossOptions {
@@ -101,7 +100,7 @@ struct HuberLossOptions {
 class HuberLoss : public Loss {
  public:
   explicit HuberLoss(const HuberLossOptions& o = {})
-      : Loss("HuberLoss", {{"reduction", option(o.reduction)}, {"delta", o.delta}}) {}
+      : Loss("HuberLoss", {{"reduction", o.reduction}, {"delta", o.delta}}) {}
 };
 
 struct WeightedLossOptions {
@@ -113,13 +112,13 @@ using BCELossOptions = WeightedLossOptions;
 class BCELoss : public WeightedLoss {
  public:
   explicit BCELoss(const WeightedLossOptions& o = {})
-      : WeightedLoss("BCELoss", o.weight, {{"reduction", option(o.reduction)}}) {}
+      : WeightedLoss("BCELoss", o.weight, {{"reduction", o.reduction}}) {}
 };
 /// Logits against labels: binary cross entropies averaged over the classes.
 class MultiLabelSoftMarginLoss : public WeightedLoss {
  public:
   explicit MultiLabelSoftMarginLoss(const WeightedLossOptions& o = {})
-      : WeightedLoss("MultiLabelSoftMarginLoss", o.weight, {{"reduction", option(o.reduction)}}) {}
+      : WeightedLoss("MultiLabelSoftMarginLoss", o.weight, {{"reduction", o.reduction}}) {}
 };
 
 struct BCEWithLogitsLossOptions {
@@ -131,7 +130,7 @@ struct BCEWithLogitsLossOptions {
 class BCEWithLogitsLoss : public WeightedLoss {
  public:
   explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& o = {})
-      : WeightedLoss("BCEWithLogitsLoss", o.weight, {{"reduction", option(o.reduction)}}),
+      : WeightedLoss("BCEWithLogitsLoss", o.weight, {{"reduction", o.reduction}}),
         pos_weight(register_buffer("pos_weight", o.pos_weight)) {}
   Tensor forward(const Tensor& input, const Tensor& target) const override {
     return run({input, target, weight, pos_weight});
@@ -154,7 +153,7 @@ class MultiMarginLoss : public WeightedLoss {
                      {{"p", o.p},
                       {"margin", o.margin},
                       {"weight", o.weight.defined() ? Option(o.weight) : Option()},
-                      {"reduction", option(o.reduction)}}) {}
+                      {"reduction", o.reduction}}) {}
 };
 
 struct KLDivLossOptions {
@@ -165,7 +164,7 @@ struct KLDivLossOptions {
 class KLDivLoss : public Loss {
  public:
   explicit KLDivLoss(const KLDivLossOptions& o = {})
-      : Loss("KLDivLoss", {{"reduction", option(o.reduction)}, {"log_target", o.log_target}}) {}
+      : Loss("KLDivLoss", {{"reduction", o.reduction}, {"log_target", o.log_target}}) {}
 };
 
 struct PoissonNLLLossOptions {
@@ -181,7 +180,7 @@ class PoissonNLLLoss : public Loss {
       : Loss("PoissonNLLLoss", {{"log_input", o.log_input},
                                 {"full", o.full},
                                 {"eps", o.eps},
-                                {"reduction", option(o.reduction)}}) {}
+                                {"reduction", o.reduction}}) {}
 };
 
 struct HingeEmbeddingLossOptions {
@@ -192,7 +191,7 @@ struct HingeEmbeddingLossOptions {
 class HingeEmbeddingLoss : public Loss {
  public:
   explicit HingeEmbeddingLoss(const HingeEmbeddingLossOptions& o = {})
-      : Loss("HingeEmbeddingLoss", {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+      : Loss("HingeEmbeddingLoss", {{"margin", o.margin}, {"reduction", o.reduction}}) {}
 };
 
 struct GaussianNLLLossOptions {
@@ -205,7 +204,7 @@ class GaussianNLLLoss : public TripleLoss {
  public:
   explicit GaussianNLLLoss(const GaussianNLLLossOptions& o = {})
       : TripleLoss("GaussianNLLLoss",
-                   {{"full", o.full}, {"eps", o.eps}, {"reduction", option(o.reduction)}}) {}
+                   {{"full", o.full}, {"eps", o.eps}, {"reduction", o.reduction}}) {}
 };
 
 struct MarginLossOptions {
@@ -216,15 +215,13 @@ struct MarginLossOptions {
 class CosineEmbeddingLoss : public TripleLoss {
  public:
   explicit CosineEmbeddingLoss(const MarginLossOptions& o = {})
-      : TripleLoss("CosineEmbeddingLoss",
-                   {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+      : TripleLoss("CosineEmbeddingLoss", {{"margin", o.margin}, {"reduction", o.reduction}}) {}
 };
 /// Pairs of numbers, of which the third (1 or -1) says which should be larger.
 class MarginRankingLoss : public TripleLoss {
  public:
   explicit MarginRankingLoss(const MarginLossOptions& o = {})
-      : TripleLoss("MarginRankingLoss",
-                   {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+      : TripleLoss("MarginRankingLoss", {{"margin", o.margin}, {"reduction", o.reduction}}) {}
 };
 
 struct TripletMarginLossOptions {
@@ -242,7 +239,7 @@ class TripletMarginLoss : public TripleLoss {
                                          {"p", o.p},
                                          {"eps", o.eps},
                                          {"swap", o.swap},
-                                         {"reduction", option(o.reduction)}}) {}
+                                         {"reduction", o.reduction}}) {}
 };
 
 struct CTCLossOptions {
@@ -254,9 +251,9 @@ struct CTCLossOptions {
 class CTCLoss : public OperatorLayer {
  public:
   explicit CTCLoss(const CTCLossOptions& o = {})
-      : OperatorLayer("CTCLoss", {{"blank", o.blank},
-                                  {"reduction", option(o.reduction)},
-                                  {"zero_infinity", o.zero_infinity}}) {}
+      : OperatorLayer(
+            "CTCLoss",
+            {{"blank", o.blank}, {"reduction", o.reduction}, {"zero_infinity", o.zero_infinity}}) {}
   using OperatorLayer::forward;
   Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                  const Tensor& target_lengths) const {

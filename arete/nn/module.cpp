@@ -97,7 +97,7 @@ struct ModuleAccess {
     for (const auto& b : body->buffers)
       copy->buffers.push_back({b.name, cloned(b.value), b.persistent});
     for (const auto& c : body->children)
-      copy->children.push_back({c.name, c.copier(*c.module), c.copier});
+      copy->children.push_back({c.name, std::shared_ptr<Module>(c.copier(*c.module)), c.copier});
     return copy;
   }
 
@@ -360,19 +360,20 @@ Buffer Module::register_buffer(std::string_view name, const Tensor& value, bool 
   return Buffer(value);
 }
 
-void Module::add_child(std::string_view name, std::shared_ptr<Module> module, Copier copier) {
+void Module::add_child(std::string_view name, const Module& module, Copier copier) {
   auto& children = body_->children;
   const auto old =
       std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.name == name; });
   check_name(name, old == children.end() && body_->has(name), "register_module");
-  ModuleAccess::walk(*module, [&](const std::string&, const Module&, const Body& b) {
+  ModuleAccess::walk(module, [&](const std::string&, const Module&, const Body& b) {
     ARETE_CHECK(&b != body_.get(),
                 ValueError("register_module", "a module cannot contain itself").argument(name));
   });
+  Body::Child child{std::string(name), std::shared_ptr<Module>(copier(module)), copier};
   if (old == children.end())
-    children.push_back({std::string(name), std::move(module), copier});
+    children.push_back(std::move(child));
   else
-    *old = {std::string(name), std::move(module), copier};
+    *old = std::move(child);
 }
 
 Module& Module::child_at(size_t position) const {

@@ -166,9 +166,8 @@ class Module {
   M child(std::string_view name, const M& module) {
     static_assert(std::is_base_of_v<Module, M>, "child() takes modules");
     static_assert(!std::is_same_v<Module, M>, "the concrete type of a child must be known");
-    add_child(name, std::make_shared<M>(module), [](const Module& m) -> std::shared_ptr<Module> {
-      return std::make_shared<M>(static_cast<const M&>(m));
-    });
+    add_child(name, module,
+              [](const Module& m) -> Module* { return new M(static_cast<const M&>(m)); });
     return module;
   }
   /// PyTorch's name for child().
@@ -183,8 +182,9 @@ class Module {
  private:
   friend struct ModuleAccess;
   struct Body;
-  using Copier = std::shared_ptr<Module> (*)(const Module&);
-  void add_child(std::string_view name, std::shared_ptr<Module> module, Copier copier);
+  // (Pointers without an owner, since each M of a shared one takes a compiler long.)
+  using Copier = Module* (*)(const Module&);
+  void add_child(std::string_view name, const Module& module, Copier copier);
   Module& convert(std::optional<Device> device, std::optional<DType> dtype,
                   std::optional<MemoryFormat> format = {});
   std::shared_ptr<Body> body_;

@@ -10,7 +10,7 @@ namespace arete::nn {
 NormBase::NormBase(std::string_view layer, int64_t num_features, const BatchNormOptions& o)
     : DescribedLayer(layer, {{"num_features", num_features},
                              {"eps", o.eps},
-                             {"momentum", option(o.momentum)},
+                             {"momentum", o.momentum},
                              {"affine", o.affine},
                              {"track_running_stats", o.track_running_stats}}),
       num_features_(num_features),
@@ -92,7 +92,7 @@ template class InstanceNormNd<2>;
 template class InstanceNormNd<3>;
 
 LayerNorm::LayerNorm(const NormalizedShape& normalized_shape, const LayerNormOptions& options)
-    : DescribedLayer("LayerNorm", {{"normalized_shape", option(IntList(normalized_shape.sizes))},
+    : DescribedLayer("LayerNorm", {{"normalized_shape", IntList(normalized_shape.sizes)},
                                    {"eps", options.eps},
                                    {"elementwise_affine", options.elementwise_affine},
                                    {"bias", options.bias}}),
@@ -106,8 +106,8 @@ LayerNorm::LayerNorm(const NormalizedShape& normalized_shape, const LayerNormOpt
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, sizes_, weight, bias, eps_); }
 
 RMSNorm::RMSNorm(const NormalizedShape& normalized_shape, const RMSNormOptions& options)
-    : DescribedLayer("RMSNorm", {{"normalized_shape", option(IntList(normalized_shape.sizes))},
-                                 {"eps", option(options.eps)},
+    : DescribedLayer("RMSNorm", {{"normalized_shape", IntList(normalized_shape.sizes)},
+                                 {"eps", options.eps},
                                  {"elementwise_affine", options.elementwise_affine}}),
       sizes_(normalized_shape.sizes),
       eps_(options.eps) {

@@ -20,10 +20,10 @@ template <int N>
 class MaxPoolNd : public OperatorLayer {
  public:
   explicit MaxPoolNd(const Extent& kernel_size, const MaxPoolOptions& o = {})
-      : OperatorLayer(numbered("MaxPool", N), {{"kernel_size", option(kernel_size)},
-                                               {"stride", option(o.stride)},
-                                               {"padding", option(o.padding)},
-                                               {"dilation", option(o.dilation)},
+      : OperatorLayer(numbered("MaxPool", N), {{"kernel_size", kernel_size},
+                                               {"stride", o.stride},
+                                               {"padding", o.padding},
+                                               {"dilation", o.dilation},
                                                {"ceil_mode", o.ceil_mode}}) {}
 };
 using MaxPool1d = MaxPoolNd<1>;
@@ -39,9 +39,8 @@ template <int N>
 class MaxUnpoolNd : public PairLayer {
  public:
   explicit MaxUnpoolNd(const Extent& kernel_size, const MaxUnpoolOptions& o = {})
-      : PairLayer(numbered("MaxUnpool", N), {{"kernel_size", option(kernel_size)},
-                                             {"stride", option(o.stride)},
-                                             {"padding", option(o.padding)}}) {}
+      : PairLayer(numbered("MaxUnpool", N),
+                  {{"kernel_size", kernel_size}, {"stride", o.stride}, {"padding", o.padding}}) {}
 };
 using MaxUnpool1d = MaxUnpoolNd<1>;
 using MaxUnpool2d = MaxUnpoolNd<2>;
@@ -58,9 +57,9 @@ struct AvgPool1dOptions {
 class AvgPool1d : public OperatorLayer {
  public:
   explicit AvgPool1d(const Extent& kernel_size, const AvgPool1dOptions& o = {})
-      : OperatorLayer("AvgPool1d", {{"kernel_size", option(kernel_size)},
-                                    {"stride", option(o.stride)},
-                                    {"padding", option(o.padding)},
+      : OperatorLayer("AvgPool1d", {{"kernel_size", kernel_size},
+                                    {"stride", o.stride},
+                                    {"padding", o.padding},
                                     {"ceil_mode", o.ceil_mode},
                                     {"count_include_pad", o.count_include_pad}}) {}
 };
@@ -78,12 +77,12 @@ template <int N>
 class AvgPoolNd : public OperatorLayer {
  public:
   explicit AvgPoolNd(const Extent& kernel_size, const AvgPoolOptions& o = {})
-      : OperatorLayer(numbered("AvgPool", N), {{"kernel_size", option(kernel_size)},
-                                               {"stride", option(o.stride)},
-                                               {"padding", option(o.padding)},
+      : OperatorLayer(numbered("AvgPool", N), {{"kernel_size", kernel_size},
+                                               {"stride", o.stride},
+                                               {"padding", o.padding},
                                                {"ceil_mode", o.ceil_mode},
                                                {"count_include_pad", o.count_include_pad},
-                                               {"divisor_override", option(o.divisor_override)}}) {}
+                                               {"divisor_override", o.divisor_override}}) {}
 };
 using AvgPool2d = AvgPoolNd<2>;
 using AvgPool3d = AvgPoolNd<3>;
@@ -99,8 +98,8 @@ class LPPoolNd : public OperatorLayer {
  public:
   LPPoolNd(double norm_type, const Extent& kernel_size, const LPPoolOptions& o = {})
       : OperatorLayer(numbered("LPPool", N), {{"norm_type", norm_type},
-                                              {"kernel_size", option(kernel_size)},
-                                              {"stride", option(o.stride)},
+                                              {"kernel_size", kernel_size},
+                                              {"stride", o.stride},
                                               {"ceil_mode", o.ceil_mode}}) {}
 };
 using LPPool1d = LPPoolNd<1>;
@@ -120,9 +119,9 @@ template <int N>
 class FractionalMaxPoolNd : public OperatorLayer {
  public:
   FractionalMaxPoolNd(const Extent& kernel_size, const FractionalMaxPoolOptions& o)
-      : OperatorLayer(numbered("FractionalMaxPool", N), {{"kernel_size", option(kernel_size)},
-                                                         {"output_size", option(o.output_size)},
-                                                         {"output_ratio", option(o.output_ratio)}}),
+      : OperatorLayer(numbered("FractionalMaxPool", N), {{"kernel_size", kernel_size},
+                                                         {"output_size", o.output_size},
+                                                         {"output_ratio", o.output_ratio}}),
         random_samples_(o.random_samples) {}
   Tensor forward(const Tensor& input) override { return run({input, random_samples_}); }
 
@@ -137,7 +136,7 @@ template <int N>
 class AdaptiveAvgPoolNd : public OperatorLayer {
  public:
   explicit AdaptiveAvgPoolNd(const Extent& output_size)
-      : OperatorLayer(numbered("AdaptiveAvgPool", N), {{"output_size", option(output_size)}}) {}
+      : OperatorLayer(numbered("AdaptiveAvgPool", N), {{"output_size", output_size}}) {}
 };
 using AdaptiveAvgPool1d = AdaptiveAvgPoolNd<1>;
 using AdaptiveAvgPool2d = AdaptiveAvgPoolNd<2>;
@@ -148,7 +147,7 @@ template <int N>
 class AdaptiveMaxPoolNd : public OperatorLayer {
  public:
   explicit AdaptiveMaxPoolNd(const Extent& output_size)
-      : OperatorLayer(numbered("AdaptiveMaxPool", N), {{"output_size", option(output_size)}}) {}
+      : OperatorLayer(numbered("AdaptiveMaxPool", N), {{"output_size", output_size}}) {}
 };
 using AdaptiveMaxPool1d = AdaptiveMaxPoolNd<1>;
 using AdaptiveMaxPool2d = AdaptiveMaxPoolNd<2>;

@@ -20,7 +20,7 @@ class Flatten : public OperatorLayer {
 class Unflatten : public OperatorLayer {
  public:
   Unflatten(int64_t dim, IntList sizes)
-      : OperatorLayer("Unflatten", {{"dim", dim}, {"unflattened_size", option(Extent(sizes))}}) {}
+      : OperatorLayer("Unflatten", {{"dim", dim}, {"unflattened_size", Extent(sizes)}}) {}
 };
 
 struct UpsampleOptions {
@@ -37,9 +37,9 @@ class Upsample : public OperatorLayer {
       : OperatorLayer("Upsample",
                       {{"size", o.size.empty() ? Option() : Option(o.size)},
                        {"scale_factor", o.scale_factor.empty() ? Option() : Option(o.scale_factor)},
-                       {"mode", option(o.mode)},
-                       {"align_corners", option(o.align_corners)},
-                       {"recompute_scale_factor", option(o.recompute_scale_factor)}}) {}
+                       {"mode", o.mode},
+                       {"align_corners", o.align_corners},
+                       {"recompute_scale_factor", o.recompute_scale_factor}}) {}
 };
 
 /// (*, C r^2, H, W) -> (*, C, H r, W r).
@@ -63,15 +63,15 @@ class ChannelShuffle : public OperatorLayer {
 };
 
 /// Padding of N dimensions: one number, or (before, after) from the last dimension on.
-#define ARETE_PAD(Name)                                                        \
-  template <int N>                                                             \
-  class Name##Nd : public OperatorLayer {                                      \
-   public:                                                                     \
-    explicit Name##Nd(const Extent& padding)                                   \
-        : OperatorLayer(numbered(#Name, N), {{"padding", option(padding)}}) {} \
-  };                                                                           \
-  using Name##1d = Name##Nd<1>;                                                \
-  using Name##2d = Name##Nd<2>;                                                \
+#define ARETE_PAD(Name)                                                \
+  template <int N>                                                     \
+  class Name##Nd : public OperatorLayer {                              \
+   public:                                                             \
+    explicit Name##Nd(const Extent& padding)                           \
+        : OperatorLayer(numbered(#Name, N), {{"padding", padding}}) {} \
+  };                                                                   \
+  using Name##1d = Name##Nd<1>;                                        \
+  using Name##2d = Name##Nd<2>;                                        \
   using Name##3d = Name##Nd<3>;
 ARETE_PAD(ZeroPad)
 ARETE_PAD(ReflectionPad)
@@ -83,8 +83,7 @@ template <int N>
 class ConstantPadNd : public OperatorLayer {
  public:
   ConstantPadNd(const Extent& padding, double value)
-      : OperatorLayer(numbered("ConstantPad", N),
-                      {{"padding", option(padding)}, {"value", value}}) {}
+      : OperatorLayer(numbered("ConstantPad", N), {{"padding", padding}, {"value", value}}) {}
 };
 using ConstantPad1d = ConstantPadNd<1>;
 using ConstantPad2d = ConstantPadNd<2>;
@@ -99,20 +98,20 @@ struct FoldOptions {
 class Fold : public OperatorLayer {
  public:
   Fold(const Extent& output_size, const Extent& kernel_size, const FoldOptions& o = {})
-      : OperatorLayer("Fold", {{"output_size", option(output_size)},
-                               {"kernel_size", option(kernel_size)},
-                               {"dilation", option(o.dilation)},
-                               {"padding", option(o.padding)},
-                               {"stride", option(o.stride)}}) {}
+      : OperatorLayer("Fold", {{"output_size", output_size},
+                               {"kernel_size", kernel_size},
+                               {"dilation", o.dilation},
+                               {"padding", o.padding},
+                               {"stride", o.stride}}) {}
 };
 /// The windows of images (N, C, H, W) as columns (N, C kh kw, windows).
 class Unfold : public OperatorLayer {
  public:
   explicit Unfold(const Extent& kernel_size, const FoldOptions& o = {})
-      : OperatorLayer("Unfold", {{"kernel_size", option(kernel_size)},
-                                 {"dilation", option(o.dilation)},
-                                 {"padding", option(o.padding)},
-                                 {"stride", option(o.stride)}}) {}
+      : OperatorLayer("Unfold", {{"kernel_size", kernel_size},
+                                 {"dilation", o.dilation},
+                                 {"padding", o.padding},
+                                 {"stride", o.stride}}) {}
 };
 
 }  // namespace arete::nn

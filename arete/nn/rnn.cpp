@@ -211,7 +211,7 @@ OptionList RNNBase::options_of(std::string_view layer, int64_t input_size, int64
                      {"num_layers", o.num_layers},       {"bias", o.bias},
                      {"batch_first", o.batch_first},     {"dropout", o.dropout},
                      {"bidirectional", o.bidirectional}, {"proj_size", o.proj_size}};
-  if (layer == "RNN") options.add("nonlinearity", option(o.nonlinearity));
+  if (layer == "RNN") options.add("nonlinearity", o.nonlinearity);
   return options;
 }
 
@@ -327,14 +327,13 @@ std::vector<Tensor> run_cell(Recurrence kind, const std::string& name, const Dir
 
 CellBase::CellBase(std::string_view layer, int64_t gates, int64_t input_size, int64_t hidden_size,
                    const CellOptions& o)
-    : DescribedLayer(layer, layer == "RNNCell"
-                                ? OptionList{{"input_size", input_size},
-                                             {"hidden_size", hidden_size},
-                                             {"bias", o.bias},
-                                             {"nonlinearity", option(o.nonlinearity)}}
-                                : OptionList{{"input_size", input_size},
-                                             {"hidden_size", hidden_size},
-                                             {"bias", o.bias}}) {
+    : DescribedLayer(layer, layer == "RNNCell" ? OptionList{{"input_size", input_size},
+                                                            {"hidden_size", hidden_size},
+                                                            {"bias", o.bias},
+                                                            {"nonlinearity", o.nonlinearity}}
+                                               : OptionList{{"input_size", input_size},
+                                                            {"hidden_size", hidden_size},
+                                                            {"bias", o.bias}}) {
   const int64_t rows = gates * hidden_size;
   weight_ih = register_parameter("weight_ih", empty({rows, input_size}));
   weight_hh = register_parameter("weight_hh", empty({rows, hidden_size}));

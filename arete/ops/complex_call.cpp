@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "arete/core/complex.h"
 #include "arete/core/modes.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/complex_internal.h"
@@ -162,7 +163,7 @@ Results call_complex(const Call& call, DType promoted) {
     const Arg& a = call[i];
     const bool pair = i >= size_t(op.pointwise->n_inputs) || parts->pairs >> i & 1;
     if (a.kind() != Arg::Kind::tensor) {
-      const std::complex<double> value = a.scalar().to_complex();
+      const std::complex<double> value = to_complex(a.scalar());
       number(value.real());
       if (pair) number(value.imag());
       continue;

@@ -3,6 +3,7 @@
 
 #include <complex>
 
+#include "arete/core/complex.h"
 #include "arete/ops/call.h"
 
 namespace arete::ops {
@@ -13,7 +14,7 @@ DType real_of(DType t);
 DType complex_of(DType t);
 /// The conjugate number.
 inline Scalar conjugate(const Scalar& s) {
-  return s.is_complex() ? Scalar(std::conj(s.to_complex())) : s;
+  return s.is_complex() ? Scalar(std::conj(to_complex(s))) : s;
 }
 
 /// Memory of complex numbers as one of real numbers: layouts in units of the parts, with one

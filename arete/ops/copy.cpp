@@ -1,4 +1,6 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
+#include <algorithm>
+
 #include "arete/core/modes.h"
 #include "arete/core/sync_debug.h"
 #include "arete/core/tracing.h"

@@ -1,7 +1,6 @@
 // Making tensors: of one value, of ranges, of the values of a program, of foreign memory.
 #pragma once
 
-#include <complex>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -73,7 +72,8 @@ class TensorData {
   TensorData(int64_t v) : values_{Scalar(v)} {}
   TensorData(float v) : values_{Scalar(v)} {}
   TensorData(double v) : values_{Scalar(v)} {}
-  TensorData(std::complex<double> v) : values_{Scalar(v)} {}
+  template <ComplexNumber T>
+  TensorData(const T& v) : values_{Scalar(v)} {}
   TensorData(Scalar v) : values_{v} {}
   /// ValueError for lists of unequal shapes.
   TensorData(std::initializer_list<TensorData> list);

@@ -23,7 +23,7 @@ bool holds_integer(DType t, const Scalar& value) {
 
 void check_holds(DType dtype, const Scalar& value, const char* op) {
   if (dtype == kBool || is_complex(dtype)) return;
-  bool holds = value.to_complex().imag() == 0;
+  bool holds = value.imag() == 0;
   if (holds && is_integer(dtype)) holds = holds_integer(dtype, value);
   ARETE_CHECK(holds, ValueError(op, "value cannot be converted to type " +
                                         std::string(name_of(dtype)) + " without overflow")
@@ -41,7 +41,7 @@ prim::FillArgs filling(const prim::View& out, const Scalar& value, const char* o
                        : int64_t(value.to_bits());
   else
     args.value.f = value.to_double();
-  if (is_complex(out.dtype)) args.imag = value.to_complex().imag();
+  if (is_complex(out.dtype)) args.imag = value.imag();
   return args;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <variant>
 
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"

@@ -1,4 +1,6 @@
 // The helpers that records share (declared in call.h).
+#include <algorithm>
+
 #include "arete/core/modes.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"

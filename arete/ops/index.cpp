@@ -2,6 +2,8 @@
 // expressions in index_put.cpp.
 #include "arete/ops/index.h"
 
+#include <algorithm>
+
 #include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index_util.h"

@@ -103,10 +103,8 @@ struct Expression {
 
 // How many dimensions of self an entry stands for.
 int64_t dims_of(const Index& i) {
-  if (std::holds_alternative<NewAxis>(i.value) || std::holds_alternative<Ellipsis>(i.value))
-    return 0;
-  const Tensor* t = std::get_if<Tensor>(&i.value);
-  return t && is_mask(*t) ? t->dim() : 1;
+  if (i.kind == Index::Kind::new_axis || i.kind == Index::Kind::ellipsis) return 0;
+  return i.kind == Index::Kind::tensor && is_mask(i.tensor) ? i.tensor.dim() : 1;
 }
 
 void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim) {
@@ -139,13 +137,13 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
   Expression e{self, {}};
   int64_t named = 0, ellipses = 0;
   for (const Index& i : indices) {
-    if (const Tensor* t = std::get_if<Tensor>(&i.value))
+    if (i.kind == Index::Kind::tensor)
       ARETE_CHECK(
-          t->defined() && is_integral_or_bool(t->dtype()),
+          i.tensor.defined() && is_integral_or_bool(i.tensor.dtype()),
           IndexError("index", "tensors used as indices must be long, int, byte or bool tensors")
-              .got(describe(*t)));
+              .got(describe(i.tensor)));
     named += dims_of(i);
-    ellipses += std::holds_alternative<Ellipsis>(i.value);
+    ellipses += i.kind == Index::Kind::ellipsis;
   }
   ARETE_CHECK(ellipses <= 1,
               IndexError("index", "an index can only have a single ellipsis ('...')"));
@@ -155,24 +153,25 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
   int64_t dim = 0, self_dim = 0;  // in the view and in self
   for (const Index& i : indices) {
     Tensor& x = e.base;
-    if (const int64_t* number = std::get_if<int64_t>(&i.value)) {
+    if (i.kind == Index::Kind::number) {
       const int64_t n = x.size(dim);
       ARETE_CHECK(
-          *number >= -n && *number < n,
-          IndexError("index", "index " + std::to_string(*number) +
+          i.number >= -n && i.number < n,
+          IndexError("index", "index " + std::to_string(i.number) +
                                   " is out of bounds for dimension " + std::to_string(self_dim) +
                                   " with size " + std::to_string(n)));
-      x = x.select(dim, *number);
-    } else if (const Slice* s = std::get_if<Slice>(&i.value)) {
-      if (s->start || s->stop || s->step != 1) x = x.slice(dim, s->start, s->stop, s->step);
+      x = x.select(dim, i.number);
+    } else if (i.kind == Index::Kind::slice) {
+      const Slice& s = i.slice;
+      if (s.start || s.stop || s.step != 1) x = x.slice(dim, s.start, s.stop, s.step);
       ++dim;
-    } else if (std::holds_alternative<NewAxis>(i.value)) {
+    } else if (i.kind == Index::Kind::new_axis) {
       x = x.unsqueeze(dim++);
-    } else if (std::holds_alternative<Ellipsis>(i.value)) {
+    } else if (i.kind == Index::Kind::ellipsis) {
       dim += self.dim() - named;
       self_dim += self.dim() - named;
     } else {
-      const Tensor& t = std::get<Tensor>(i.value);
+      const Tensor& t = i.tensor;
       const Tensor local = t.device() == self.device() ? t : t.to(self.device());
       if (is_mask(t)) {
         add_mask(e, local, dim, self_dim);
@@ -370,15 +369,14 @@ void write(Expression e, const Tensor& values, bool accumulate) {
 // A mask that stands alone and a number: one elementwise pass, without looking for positions.
 bool fill_by_mask(Tensor& self, const std::vector<Index>& indices, const Scalar& value) {
   if (indices.size() != 1) return false;
-  const Tensor* mask = std::get_if<Tensor>(&indices[0].value);
-  if (!mask || !mask->defined() || mask->dtype() != kBool || mask->dim() == 0 ||
-      mask->dim() > self.dim() || mask->device() != self.device() ||
-      value.category() > std::max(1, category_of(self.dtype())))
+  const Tensor& mask = indices[0].tensor;
+  if (!mask.defined() || mask.dtype() != kBool || mask.dim() == 0 || mask.dim() > self.dim() ||
+      mask.device() != self.device() || value.category() > std::max(1, category_of(self.dtype())))
     return false;
-  Shape sizes(mask->sizes());
+  Shape sizes(mask.sizes());
   if (!std::equal(sizes.begin(), sizes.end(), self.sizes().begin())) return false;
   while (int64_t(sizes.size()) < self.dim()) sizes.push_back(1);
-  self.masked_fill_(mask->reshape(sizes), value);
+  self.masked_fill_(mask.reshape(sizes), value);
   return true;
 }
 

@@ -1,4 +1,5 @@
 // scatter_reduce and index_reduce.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 

@@ -1,6 +1,7 @@
 // What the families of linear algebra share.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

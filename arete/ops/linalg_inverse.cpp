@@ -1,4 +1,5 @@
 // Inverses and determinants.
+#include <algorithm>
 #include <limits>
 
 #include "arete/ops/complex.h"

@@ -1,4 +1,5 @@
 // Pseudo-inverse, least squares, rank and condition.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/complex_internal.h"

@@ -1,4 +1,6 @@
 // Orthogonal factors made of reflections.
+#include <algorithm>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"

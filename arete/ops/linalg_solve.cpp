@@ -1,4 +1,5 @@
 // Systems of equations.
+#include <algorithm>
 #include <numeric>
 
 #include "arete/ops/creation.h"

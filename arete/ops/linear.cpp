@@ -1,4 +1,5 @@
 // linear and bilinear: the products with parameters of layers.
+#include <algorithm>
 #include <tuple>
 
 #include "arete/ops/autocast.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "arete/core/complex.h"
 #include "arete/core/host_access.h"
 #include "arete/ops/call.h"
 #include "arete/prim/philox.h"

@@ -1,5 +1,6 @@
 #include "arete/ops/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/autocast.h"

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 
+#include "arete/core/complex.h"
 #include "arete/core/host_access.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -17,7 +18,7 @@ To number_as(const Scalar& v) {
     return std::is_same_v<To, uint64_t> ? To(v.to_bits()) : static_cast<To>(v.to_int64());
   else if constexpr (std::is_same_v<To, std::complex<float>> ||
                      std::is_same_v<To, std::complex<double>>)
-    return To(v.to_complex());
+    return To(to_complex(v));
   else if constexpr (std::is_same_v<To, double>)
     return v.to_double();
   else

@@ -1,4 +1,5 @@
 // Norms of vectors, of differences of vectors, and of those of all pairs of rows.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 

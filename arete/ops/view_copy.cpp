@@ -1,4 +1,5 @@
 // The forms of views whose results are copies or count as no views, made from one table.
+#include <algorithm>
 #include <string>
 
 #include "arete/ops/call.h"

@@ -1,4 +1,6 @@
 // A copy of a tensor in which what a view would show is replaced.
+#include <algorithm>
+
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"

@@ -1,5 +1,7 @@
 #include "arete/prim/fused_forms.h"
 
+#include <algorithm>
+
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
 #include "arete/prim/tables.h"

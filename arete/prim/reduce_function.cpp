@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 #include "arete/prim/communicator.h"
 
 namespace arete::prim {

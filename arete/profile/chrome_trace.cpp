@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <map>
 #include <set>
+#include <variant>
 
 #include "arete/base/cpu_name.h"
 #include "arete/base/file.h"

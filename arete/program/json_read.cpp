@@ -19,6 +19,7 @@
 // A file may be hostile. What is read is checked to be of the kind that the operator's schema says,
 // values exist before they are used, and sizes are limited; the rest is what any call checks.
 #include <algorithm>
+#include <complex>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 #include "arete/program/body_internal.h"
 
 namespace arete::program {
@@ -63,7 +64,7 @@ ordered_json scalar(const Scalar& s, const std::vector<Extent>& e) {
     case Scalar::Kind::complex:
       break;
   }
-  const std::complex<double> c = s.to_complex();
+  const std::complex<double> c = to_complex(s);
   return {{"complex", {number(c.real()), number(c.imag())}}};
 }
 

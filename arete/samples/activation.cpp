@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/activation.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/samples/pointwise_samples.h"

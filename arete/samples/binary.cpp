@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/binary.cpp.
+#include <cmath>
+
 #include "arete/ops/fft.h"
 #include "arete/samples/pointwise_samples.h"
 #include "arete/samples/reference_util.h"

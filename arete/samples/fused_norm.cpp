@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/fused_norm.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/fused_norm.h"

@@ -1,6 +1,8 @@
 // Samples, references and errors of the records in ops/index.cpp.
-#include "arete/ops/index.h"
+#include <complex>
+
 #include "arete/ops/creation.h"
+#include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"

@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/index_reduce.cpp.
+#include <algorithm>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"

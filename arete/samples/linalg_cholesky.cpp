@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/linalg_cholesky.cpp.
+#include <complex>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"

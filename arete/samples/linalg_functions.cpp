@@ -1,5 +1,6 @@
 // Samples, references and errors of the records in ops/linalg_functions.cpp.
 #include <cmath>
+#include <complex>
 
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"

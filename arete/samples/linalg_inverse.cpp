@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/linalg_inverse.cpp.
+#include <cmath>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"

@@ -1,5 +1,7 @@
 // Samples, references and errors of the records in ops/linalg_least_squares.cpp.
+#include <algorithm>
 #include <cmath>
+#include <complex>
 
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"

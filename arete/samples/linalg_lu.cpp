@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/linalg_lu.cpp.
+#include <algorithm>
+
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"

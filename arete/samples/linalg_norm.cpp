@@ -1,5 +1,7 @@
 // Samples, references and errors of the records in ops/linalg_norm.cpp.
+#include <algorithm>
 #include <cmath>
+#include <complex>
 
 #include "arete/ops/creation.h"
 #include "arete/ops/reduce_family.h"

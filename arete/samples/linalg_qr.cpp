@@ -1,4 +1,7 @@
 // Samples, references and errors of the records in ops/linalg_qr.cpp.
+#include <algorithm>
+#include <complex>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"

@@ -1,6 +1,7 @@
 // Samples, references and errors of the records in ops/linalg_spectral.cpp.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 
 #include "arete/ops/creation.h"

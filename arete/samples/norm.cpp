@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/norm.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/core/modes.h"

@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/product.cpp.
+#include <cmath>
+
 #include "arete/samples/reduce_samples.h"
 
 namespace arete::ops {

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/reduce.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/reduce.h"

@@ -1,4 +1,7 @@
 // Samples, references and errors of the records in ops/reduce_pairs.cpp.
+#include <algorithm>
+#include <cmath>
+
 #include "arete/samples/reduce_samples.h"
 #include "arete/samples/reference_util.h"
 

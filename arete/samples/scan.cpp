@@ -1,4 +1,7 @@
 // Samples, references and errors of the records in ops/scan.cpp.
+#include <algorithm>
+#include <cmath>
+
 #include "arete/samples/reference_util.h"
 
 namespace arete::ops {

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/shape_stack.cpp.
+#include <algorithm>
 #include <array>
 
 #include "arete/ops/creation.h"

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/signal_windows.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/creation.h"

@@ -1,4 +1,5 @@
 // Samples, references and errors of the records in ops/softmax.cpp.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/samples/reference_util.h"

@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/unary.cpp.
+#include <cmath>
+
 #include "arete/core/modes.h"
 #include "arete/samples/pointwise_samples.h"
 #include "arete/samples/reference_util.h"

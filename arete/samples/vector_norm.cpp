@@ -1,4 +1,6 @@
 // Samples, references and errors of the records in ops/vector_norm.cpp.
+#include <cmath>
+
 #include "arete/samples/reduce_samples.h"
 #include "arete/samples/reference_util.h"
 

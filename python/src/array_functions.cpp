@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "arete/core/complex.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "array_object.h"

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arete/core/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/make_view.h"
 #include "convert.h"
@@ -146,7 +147,7 @@ void write_element(const Tensor& t, int64_t place, const Scalar& value) {
       v = T(value.to_int64());
     else if constexpr (std::is_same_v<T, std::complex<float>> ||
                        std::is_same_v<T, std::complex<double>>)
-      v = T(value.to_complex());
+      v = T(to_complex(value));
     else
       v = T(value.to_double());
     std::memcpy(at, static_cast<const void*>(&v), sizeof(T));

@@ -1,4 +1,6 @@
 // Differentiation: backward, grad, custom functions, the recorded graph.
+#include <algorithm>
+
 #include "arete/autograd/engine.h"
 #include "arete/autograd/forward_mode.h"
 #include "arete/autograd/function.h"

@@ -1,5 +1,6 @@
 #include "convert.h"
 
+#include <complex>
 #include <vector>
 
 #include <cmath>
@@ -438,7 +439,7 @@ PyObject* wrap(const Scalar& s) {
     case Scalar::Kind::complex:
       break;
   }
-  return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+  return PyComplex_FromDoubles(s.real(), s.imag());
 }
 
 bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <variant>
 
 #include "arete/arete.h"
 #include "bindings.h"
@@ -89,37 +90,37 @@ class Given {
   }
   template <class T>
   void set(const char* name, T& field) {
-    field = std::get<T>(value(name));
+    field = std::get<T>(*value(name));
   }
   template <class T>
   void set(const char* name, std::optional<T>& field) {
-    if (value(name).index() == 0)
+    if (!value(name).has_value())
       field.reset();
     else
       set(name, field.emplace(T{}));
   }
   void set(const char* name, Extent& field) {
-    field = Extent(IntList(std::get<std::vector<int64_t>>(value(name))));
+    field = Extent(IntList(std::get<std::vector<int64_t>>(*value(name))));
   }
   void set(const char* name, std::optional<Extent>& field) {
-    if (value(name).index() != 0) set(name, field.emplace(0));
+    if (value(name).has_value()) set(name, field.emplace(0));
   }
   void set(const char* name, Padding& field) {
     const Option v = value(name);
-    if (const auto* const mode = std::get_if<std::string>(&v))
+    if (const auto* const mode = std::get_if<std::string>(&*v))
       field = Padding(std::string_view(texts_.emplace_back(*mode)));
     else
-      field = Padding(IntList(std::get<std::vector<int64_t>>(v)));
+      field = Padding(IntList(std::get<std::vector<int64_t>>(*v)));
   }
   void set(const char* name, std::string_view& field) {
-    field = texts_.emplace_back(std::get<std::string>(value(name)));
+    field = texts_.emplace_back(std::get<std::string>(*value(name)));
   }
   void set(const char* name, TransformerActivation& field) {
-    field = TransformerActivation(std::get<std::string>(value(name)));
+    field = TransformerActivation(std::get<std::string>(*value(name)));
   }
   void set(const char* name, Tensor& field) {
     const Option v = value(name);
-    if (v.index() != 0) field = std::get<Tensor>(v);
+    if (v.has_value()) field = std::get<Tensor>(*v);
   }
 
   const LayerRecord& layer_;

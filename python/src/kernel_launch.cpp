@@ -1,4 +1,5 @@
 // Launches of kernels that users write: their arguments, and calls that are prepared once.
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 

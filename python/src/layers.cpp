@@ -64,7 +64,7 @@ nn::Option layer_option(nb::handle value, const nn::LayerRecord& layer, size_t i
   if (a.type.starts_with("Tensor") && is_tensor(o)) return tensor_of(o);
   if (a.type.starts_with("bool")) return PyObject_IsTrue(o) == 1;
   if (PyUnicode_Check(o) && (list || a.type.starts_with("str")))
-    return nb::cast<std::string>(value);
+    return std::string_view(nb::cast<std::string>(value));
   if (a.type.starts_with("float")) {
     if (list) return reals_of(value);
     if (PyNumber_Check(o)) return nb::cast<double>(nb::float_(value));

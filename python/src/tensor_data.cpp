@@ -1,5 +1,6 @@
 #include "tensor_data.h"
 
+#include <complex>
 #include <cstring>
 #include <limits>
 

@@ -39,7 +39,7 @@ Tensor values_for(const Tensor& t, PyObject* value) {
     return v.to(v.numel() == 1 ? t.device() : v.device(), t.dtype());
   }
   if (to_scalar(value, s)) {
-    ARETE_CHECK(is_complex(t.dtype()) || s.to_complex().imag() == 0,
+    ARETE_CHECK(is_complex(t.dtype()) || s.imag() == 0,
                 ValueError("", "value cannot be converted to type " +
                                    std::string(name_of(t.dtype())) + " without overflow"));
     return full({}, s, TensorOptions(t.dtype(), t.device()));

@@ -5,9 +5,11 @@
 // append to the list that is just read. A list is measured first and read then: the second time
 // every length is compared with the first, so that no more is written than there is room for, and
 // each item is held while it is looked at.
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
+#include "arete/core/complex.h"
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
@@ -153,7 +155,7 @@ T number_from(PyObject* o, const ListShape& s) {
   }
   Scalar v;
   if (!to_scalar(o, v)) not_a_number(o, s);
-  if constexpr (std::is_same_v<T, std::complex<double>>) return v.to_complex();
+  if constexpr (std::is_same_v<T, std::complex<double>>) return to_complex(v);
   if constexpr (std::is_same_v<T, bool>) return v.to_bool();
   if constexpr (std::is_same_v<T, int64_t>) return v.to_int64();
   if constexpr (std::is_same_v<T, uint64_t>) {

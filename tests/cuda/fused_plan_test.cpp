@@ -1,6 +1,8 @@
 // Which fused kernels run: plans need no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "arete/backend/cuda/codegen/fused_plan.h"
 #include "arete/expr/value.h"
 #include "arete/prim/loop_nest.h"

@@ -2,6 +2,8 @@
 // input by value but not by slope.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "arete/arete.h"
 #include "tests/support/test_device.h"
 

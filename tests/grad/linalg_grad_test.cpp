@@ -2,6 +2,8 @@
 // QR factorization that have one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "arete/arete.h"
 #include "arete/ops/samples.h"
 #include "tests/support/test_device.h"

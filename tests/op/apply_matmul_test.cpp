@@ -1,4 +1,6 @@
 // Products with programs applied to tensors, against the calls that they stand for.
+#include <algorithm>
+
 #include "arete/ops/apply_matmul.h"
 
 #include <gtest/gtest.h>

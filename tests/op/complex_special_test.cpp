@@ -1,5 +1,6 @@
 // Complex functions of zeros, infinities, NaN and numbers near the ends of the range: what C99's
 // Annex G says, which the standard library of C follows.
+#include <algorithm>
 #include <complex>
 #include <limits>
 #include <map>

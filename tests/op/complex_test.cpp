@@ -1,10 +1,12 @@
 // Complex forms of pointwise operators against std::complex, and what has no record of its own.
+#include <algorithm>
 #include <complex>
 #include <functional>
 #include <map>
 #include <numbers>
 
 #include "arete/autograd/engine.h"
+#include "arete/core/complex.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
@@ -104,7 +106,7 @@ const std::map<std::string, Reference>& references() {
 
 // Element `index` of an argument that is a tensor (broadcast) or a number.
 C at(const ops::OwnedArg& a, const Tensor& wide, IntList index) {
-  if (a.kind != ops::Arg::Kind::tensor) return a.borrow().scalar().to_complex();
+  if (a.kind != ops::Arg::Kind::tensor) return to_complex(a.borrow().scalar());
   return wide.data<C>()[ops::flat_position(wide.sizes(), index)];
 }
 

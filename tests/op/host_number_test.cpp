@@ -1,6 +1,8 @@
 // CPU tensors without dimensions beside tensors of another device count as numbers (Note [Numbers
 // in tensors of the CPU]): for every pointwise record, every place of its samples and all dtypes.
 // Beside the CPU itself the other device is `meta`, which shows shapes, dtypes and history only.
+#include <algorithm>
+
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"

@@ -2,6 +2,9 @@
 // defines the results, within what rounding allows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "arete/arete.h"
 #include "arete/ops/samples.h"
 #include "tests/support/test_device.h"

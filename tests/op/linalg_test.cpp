@@ -2,6 +2,7 @@
 // or scale are free, larger matrices, and values that have no factors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 

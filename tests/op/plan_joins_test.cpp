@@ -1,5 +1,6 @@
 // What plans join besides element-wise calls: rows, products with what follows them, conversions,
 // copies, the order of channels. How many kernels are left is part of it.
+#include <algorithm>
 #include <functional>
 
 #include "arete/autograd/engine.h"

@@ -1,4 +1,6 @@
 // One test of each kind for every operator record, over its samples.
+#include <algorithm>
+
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 

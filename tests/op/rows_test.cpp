@@ -2,6 +2,7 @@
 // backward.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/arete.h"

@@ -1,6 +1,9 @@
 // Attention of every kind, forward and backward, against the decomposition in f64 on the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "arete/core/matmul_precision.h"
 #include "arete/prim/backend.h"
 #include "tests/support/guarded_buffer.h"

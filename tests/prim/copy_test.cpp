@@ -1,4 +1,6 @@
 // copy of the CPU: any strides, any pair of dtypes.
+#include <complex>
+
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"

@@ -3,6 +3,8 @@
 // Operands are small integers, so that sums are exact in every dtype.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <set>
 

@@ -1,6 +1,8 @@
 // gather and take_rows against plain loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
 #include "tests/support/guarded_buffer.h"

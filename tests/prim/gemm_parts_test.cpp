@@ -1,6 +1,7 @@
 // Products with a derivative, sums of rows or scales, against doubles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/prim/backend.h"

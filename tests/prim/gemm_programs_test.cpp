@@ -1,6 +1,7 @@
 // Products whose operands and result go through programs, against doubles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/expr/value.h"

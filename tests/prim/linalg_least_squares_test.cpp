@@ -1,4 +1,6 @@
 // Least squares by the normal equations, with each driver.
+#include <algorithm>
+
 #include "tests/prim/linalg_test_support.h"
 
 namespace arete::test::linalg {

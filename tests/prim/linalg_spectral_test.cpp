@@ -1,5 +1,8 @@
 // Singular values and eigenvalues: residuals, orthogonality, matrices of lost rank or without
 // answer.
+#include <algorithm>
+#include <complex>
+
 #include "tests/prim/linalg_test_support.h"
 
 namespace arete::test::linalg {

@@ -1,5 +1,8 @@
 // Factors by elimination and reflection, and the systems that they solve: residuals, and the codes
 // of matrices that have no answer.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/prim/linalg_test_support.h"
 
 namespace arete::test::linalg {

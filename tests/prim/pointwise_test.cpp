@@ -1,4 +1,6 @@
 // pointwise, multi_pointwise and fill of the CPU against the scalar evaluator.
+#include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 

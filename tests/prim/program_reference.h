@@ -1,6 +1,8 @@
 // Expected values of programs, one element at a time, and how to compare with them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>

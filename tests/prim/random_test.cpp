@@ -1,6 +1,7 @@
 // Philox: known answers, the mapping of Note [Random numbers], and the distributions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,6 +1,9 @@
 // Running monoids against a plain loop. Values are chosen so that every partial result is exact.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"

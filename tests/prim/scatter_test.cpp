@@ -1,6 +1,9 @@
 // scatter and add_rows against plain loops, with repeated indices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "arete/base/error.h"
 #include "arete/core/modes.h"
 #include "arete/expr/value.h"

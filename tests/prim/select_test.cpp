@@ -1,6 +1,8 @@
 // select, the backend's own and the decomposition, against a stable sort.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 

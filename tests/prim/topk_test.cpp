@@ -1,6 +1,9 @@
 // topk, the backend's own and the decomposition, against a stable sort.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "arete/core/complex.h"
 #include "arete/prim/view.h"
 #include "tests/support/index_walk.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 #include "arete/expr/evaluate.h"
 #include "arete/prim/decompose/gemm_internal.h"
 #include "arete/prim/decompose/scatter_internal.h"

@@ -1,4 +1,6 @@
 // Autocast and loss scaling. On another device: ARETE_TEST_DEVICE=cuda.
+#include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "arete/core/tracing.h"

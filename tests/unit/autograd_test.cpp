@@ -1,6 +1,7 @@
 // The rules of differentiation: accumulation, graphs, in-place writes, views, hooks, modes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "arete/autograd/engine.h"

@@ -1,5 +1,6 @@
 // Element types: promotion against PyTorch's table, limits, names; numbers.
 #include "arete/core/dtype.h"
+#include "arete/core/complex.h"
 
 #include <gtest/gtest.h>
 

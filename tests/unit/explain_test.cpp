@@ -1,4 +1,6 @@
 // What compiled functions say of themselves.
+#include <algorithm>
+
 #include "arete/compile/explain.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // Expression programs: building, simplification, text, interning, evaluation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,6 @@
 // Layers against closed forms and plain loops.
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {

@@ -1,4 +1,7 @@
 // Recurrent layers, attention and transformers against plain loops over f64 numbers.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {

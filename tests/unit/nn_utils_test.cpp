@@ -1,4 +1,6 @@
 // On another device: ARETE_TEST_DEVICE=cuda.
+#include <cmath>
+
 #include "tests/support/test_device.h"
 #include "tests/unit/nn_test_support.h"
 

@@ -1,5 +1,8 @@
 // Steps with counts on the device against steps with counts on the host, settings that are tensors,
 // history through a step, optimizers that are more than one pass.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {

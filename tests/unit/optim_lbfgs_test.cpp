@@ -1,4 +1,6 @@
 // L-BFGS on functions whose minima are known.
+#include <cmath>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {

@@ -1,4 +1,7 @@
 // Every optimizer against a plain re-implementation of its rule in f64, element by element.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {

@@ -1,4 +1,6 @@
 // Schedulers against their formulae.
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "tests/unit/nn_test_support.h"

@@ -1,4 +1,6 @@
 // Saved programs: what a function may do, dynamic sizes, files, and what is refused.
+#include <algorithm>
+
 #include "arete/program/program.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // Gradients of tables that are sparse tensors (Note [Sparse tensors]): what they are, how they add
 // up, which optimizers take them.
+#include <cmath>
+
 #include "arete/ops/sparse.h"
 #include "tests/unit/nn_test_support.h"
 

@@ -1,4 +1,6 @@
 // Compiled once per instruction set; see Note [Elimination in blocks].
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 

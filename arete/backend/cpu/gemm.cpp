@@ -14,6 +14,7 @@
 #include "arete/backend/cpu/onednn.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/expr/value.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/decompose/gemm_internal.h"

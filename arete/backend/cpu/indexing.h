@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 #include "arete/core/dtype.h"
 #include "arete/prim/view.h"
 

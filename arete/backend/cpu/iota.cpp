@@ -5,6 +5,7 @@
 #include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/expr/program.h"
 
 namespace arete::cpu {

@@ -8,6 +8,7 @@
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"

@@ -11,6 +11,7 @@
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/prim/philox.h"
 
 namespace arete::cpu {

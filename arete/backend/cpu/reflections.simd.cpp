@@ -1,4 +1,6 @@
 // Products of Householder's reflections, one after the other. Compiled once per instruction set.
+#include <algorithm>
+
 #include "arete/backend/cpu/columns.inl.h"
 #include "arete/backend/cpu/small_matrices.h"
 

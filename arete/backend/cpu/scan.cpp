@@ -14,6 +14,7 @@
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 
 namespace arete::cpu {
 namespace {

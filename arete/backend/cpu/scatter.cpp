@@ -10,6 +10,7 @@
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 #include "arete/prim/decompose/scatter_internal.h"
 
 namespace arete::cpu {

@@ -8,6 +8,7 @@
 #include "arete/backend/cpu/ordered_key.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/complex.h"
 
 namespace arete::cpu {
 namespace {

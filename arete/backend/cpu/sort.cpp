@@ -11,6 +11,7 @@
 #include "arete/backend/cpu/sort_items.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 
 namespace arete::cpu {
 namespace {

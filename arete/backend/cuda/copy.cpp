@@ -1,4 +1,5 @@
 // Copies of any strides, between any dtypes.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 

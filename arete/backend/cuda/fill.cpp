@@ -6,6 +6,7 @@
 #include "arete/backend/cuda/raw_elements.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 
 namespace arete::cuda {
 

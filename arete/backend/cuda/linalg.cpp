@@ -1,6 +1,7 @@
 // Dense linear algebra: functions of cuSOLVER and cuBLAS for whole batches, what linalg_batches.cpp
 // makes of them, and for few or large matrices cuSOLVER, one matrix after the other. What these
 // libraries do not have, or where they are not installed, the CPU computes.
+#include <algorithm>
 #include <array>
 #include <limits>
 

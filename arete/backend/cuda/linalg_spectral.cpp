@@ -1,4 +1,5 @@
 // Singular values and the eigenvalues of symmetric matrices.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

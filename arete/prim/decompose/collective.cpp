@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arete/base/distributed_error.h"
+#include "arete/core/complex.h"
 #include "arete/prim/communicator.h"
 
 namespace arete::prim {

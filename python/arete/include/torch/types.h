@@ -5,6 +5,7 @@
 // has no members of its own, so the one converts to the other.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "arete/base/error.h"
+#include "arete/core/complex.h"
 #include "arete/core/half.h"
 #include "arete/core/modes.h"
 #include "arete/core/scalar.h"
