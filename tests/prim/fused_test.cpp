@@ -1,4 +1,6 @@
 // fused of the CPU against the same stages computed one element at a time.
+#include <algorithm>
+
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
@@ -269,8 +271,10 @@ TEST(Fused, softmax_of_many_shapes) {
 // at where a row ends.
 TEST(Fused, softmax_of_long_rows_of_whole_rounds) {
   std::mt19937_64 rng(10);
-  for (const Shape& space : {Shape{140, 40960}, Shape{140, 40964}})
+  for (const Shape& space : {Shape{140, 40960}, Shape{140, 40964}}) {
+    if (too_large_for_reference(numel_of(space))) continue;
     check_softmax(rng, space, 1, kFloat32, Layout(space), Layout(space));
+  }
 }
 
 TEST(Fused, softmax_of_random_layouts) {
