@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <complex>
 #include <cstdint>
 #include <limits>
 
@@ -17,6 +18,8 @@ TEST(Creation, LiteralsFindTheirDtype) {
   EXPECT_EQ(tensor({true, false}).dtype(), kBool);
   EXPECT_EQ(tensor({true, 2}).dtype(), kInt64);
   EXPECT_EQ(tensor(std::complex<double>(0, 1)).dtype(), kComplex64);
+  EXPECT_EQ(tensor(std::complex<float>(1, 2)).item<std::complex<double>>(),
+            std::complex<double>(1, 2));
   EXPECT_EQ(tensor({}).dtype(), kFloat32);
   EXPECT_EQ(tensor(std::vector<int32_t>{1}).dtype(), kInt64);
   EXPECT_EQ(tensor(std::vector<double>{1}).dtype(), kFloat32);
