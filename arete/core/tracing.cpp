@@ -48,6 +48,14 @@ void note_detached(const Tensor& from, const Tensor& to) {
   for (ThreadListener* l = modes().listener; l; l = l->outer_) l->detached(from, to);
 }
 
+bool is_written_down() noexcept {
+  if (!(modes().word & Modes::kObserve)) [[likely]]
+    return false;
+  for (const ThreadListener* l = modes().listener; l; l = l->outer_)
+    if (l->writes_down()) return true;
+  return false;
+}
+
 std::string backward_name(std::string node_name) {
   if (node_name.empty() || node_name == "AccumulateGrad") return node_name;
   node_name[0] = char(std::toupper(static_cast<unsigned char>(node_name[0])));

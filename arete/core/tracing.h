@@ -93,6 +93,9 @@ class ThreadListener : public Listener {
   virtual void hooked(const Tensor&) {}
   /// `to` is `from` without history, by detach() or .data; or the same tensor, by detach_().
   virtual void detached(const Tensor& /*from*/, const Tensor& /*to*/) noexcept {}
+  /// Whether it writes the call that is made now down, to be made again with tensors that lie
+  /// otherwise in memory, or have other dtypes: then what is none here may be a copy there.
+  virtual bool writes_down() const noexcept { return false; }
   /// The one of this thread that began before it.
   ThreadListener* outer() const { return outer_; }
 
@@ -101,6 +104,7 @@ class ThreadListener : public Listener {
   friend void note_read(const Tensor& t, bool address);
   friend void note_hook(const Tensor& t);
   friend void note_detached(const Tensor& from, const Tensor& to);
+  friend bool is_written_down() noexcept;
   ThreadListener* const outer_;
 };
 
@@ -110,6 +114,8 @@ void note_read(const Tensor& t, bool address);
 void note_hook(const Tensor& t);
 /// Tells them of a tensor that lost its history, or of a handle without it.
 void note_detached(const Tensor& from, const Tensor& to);
+/// Whether one of them writes calls down: see ThreadListener::writes_down().
+bool is_written_down() noexcept;
 
 namespace detail {
 extern constinit std::atomic<Listener*> current;

@@ -1,5 +1,6 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
 #include <algorithm>
+#include <numeric>
 
 #include "arete/core/modes.h"
 #include "arete/core/sync_debug.h"
@@ -10,6 +11,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/pinned.h"
+#include "arete/ops/shape.h"
 #include "arete/ops/target.h"
 #include "arete/ops/vmap_rules_internal.h"
 #include "arete/ops/window_util.h"
@@ -149,6 +151,53 @@ const OpRecord& to_copy_op =
           return {(takes_part ? real(grad) : grad).to(g.input_device(0), g.input_dtype(0))};
         });
 
+// Note [Copies that are none]
+// What lies as contiguous() asks, or has the dtype that to() asks for, is given back as it is, and
+// no record is asked. Where calls are written down (Note [Saved programs]) that would be as the
+// examples lie in memory, so there both are calls, which look again whenever they are made. What
+// they give is a tensor of its own then: it is written down apart from what it was made of, into
+// which the function may write afterwards.
+bool lies_as(const Tensor& t, MemoryFormat f) {
+  return f == MemoryFormat::preserve ||
+         (f == MemoryFormat::channels_last ? t.layout().is_channels_last() : t.is_contiguous());
+}
+
+Tensor same(const Tensor& t) {
+  if (!tracing::is_written_down()) return t;
+  const EnableGradGuard grad;  // the history is that of t in any case
+  Shape dims(size_t(t.dim()), 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  return permute(t, dims);
+}
+
+const OpRecord& contiguous_op =
+    define("contiguous(Tensor self, int memory_format=0) -> Tensor")
+        .doc("Itself, or a copy in the order of memory that is asked for.")
+        .surface(Surface::internal)
+        .for_files()
+        .flops(no_flops)
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const auto f = MemoryFormat(c.integer(1));
+          return {lies_as(x, f) ? same(x) : x.clone(f)};
+        });
+
+const OpRecord& to_op = define("to(Tensor self, dtype dtype, int memory_format=1) -> Tensor")
+                            .doc("Itself, or a copy of another dtype or order of memory.")
+                            .surface(Surface::internal)
+                            .for_files()
+                            .flops(no_flops)
+                            .compose([](const Call& c) -> Results {
+                              const Tensor& x = c.tensor(0);
+                              const auto f = MemoryFormat(c.integer(2));
+                              // Sizes of 1 fit several orders: strides are then made those of the
+                              // one that is asked for.
+                              if (x.dtype() == c[1].dtype() && lies_as(x, f) &&
+                                  (f != MemoryFormat::channels_last || prefers_channels_last(x)))
+                                return {same(x)};
+                              return {call(to_copy_op, {x, c[1].dtype(), x.device(), int64_t(f)})};
+                            });
+
 const OpRecord& copy_op =
     define("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
         .doc("src broadcast to self's sizes, in self's dtype.")
@@ -225,6 +274,10 @@ Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f, bool non_b
   return call(to_copy_op, {self, t, d, int64_t(f), non_blocking});
 }
 
+Tensor to_or_same(const Tensor& self, DType t) {
+  return call(to_op, {self, t, int64_t(MemoryFormat::preserve)});
+}
+
 Tensor pinned_tensor(Layout layout, DType t, size_t bytes) {
   return Tensor{
       IntrusivePtr<TensorImpl>(new TensorImpl(pinned_storage(bytes), std::move(layout), t))};
@@ -245,7 +298,8 @@ namespace arete {
 
 Tensor Tensor::to(Device d, DType t, bool non_blocking, bool copy) const {
   d = d.resolved();
-  if (!copy && d == device() && t == dtype()) return *this;
+  if (!copy && d == device() && t == dtype())
+    return tracing::is_written_down() ? ops::to_or_same(*this, t) : *this;
   return ops::to_copy(*this, t, d, MemoryFormat::preserve, non_blocking);
 }
 Tensor empty_pinned(IntList sizes, DType dtype) {
@@ -261,6 +315,7 @@ Tensor Tensor::pin_memory() const {
 }
 Tensor Tensor::to(DType t, bool copy) const { return to(device(), t, false, copy); }
 Tensor Tensor::to(Device d, bool non_blocking, bool copy) const {
+  if (!copy && d.resolved() == device()) return *this;
   return to(d, dtype(), non_blocking, copy);
 }
 Tensor Tensor::to(const TensorOptions& o) const {
@@ -268,9 +323,9 @@ Tensor Tensor::to(const TensorOptions& o) const {
 }
 Tensor Tensor::clone(MemoryFormat f) const { return ops::to_copy(*this, dtype(), device(), f); }
 Tensor Tensor::contiguous(MemoryFormat f) const {
-  const bool is_so =
-      f == MemoryFormat::channels_last ? layout().is_channels_last() : is_contiguous();
-  return is_so ? *this : clone(f);
+  if (tracing::is_written_down()) [[unlikely]]
+    return ops::call(ops::contiguous_op, {*this, int64_t(f)});
+  return ops::lies_as(*this, f) ? *this : clone(f);
 }
 Tensor& Tensor::copy_(const Tensor& src, bool non_blocking) {
   return ops::call_in_place(*this, ops::copy_op, {*this, src, non_blocking});

@@ -25,6 +25,14 @@ constexpr int constant_value(size_t k) { return -int(k) - 2; }
 
 std::string at(const std::string& place) { return place.empty() ? "" : " (" + place + ")"; }
 
+// Whether a composition looks at how its tensors lie in memory, or at their dtypes, so that what it
+// calls is for those of the examples alone: Note [Copies that are none].
+bool looks_at_layout(const ops::OpRecord& op) {
+  static const ops::OpRecord* const all[] = {ops::find_record("contiguous"), ops::find_record("to"),
+                                             ops::find_record("reshape")};
+  return std::ranges::find(all, &op) != std::end(all);
+}
+
 // Another tensor over the memory of `t`, for its values alone.
 Tensor bytes_of(const Tensor& t) {
   const StoragePtr& memory = t.storage();
@@ -96,6 +104,7 @@ class Listener final : public tracing::ThreadListener {
   void detached(const Tensor& from, const Tensor& to) noexcept override {
     guarded([&] { note_detached(from, to); });
   }
+  bool writes_down() const noexcept override { return !is_busy_ && opaque_ <= 1; }
 
   Body finish(const std::vector<Tensor>& outputs);
   /// Whether calls are written down, and none is under way.
@@ -463,7 +472,7 @@ void Listener::begin(const ops::OpRecord& op, tracing::Items<ops::Arg> args, For
     }
     return;
   }
-  if (opaque_ == 0 && op.compose && form == Form::call && options_.whole &&
+  if (opaque_ == 0 && op.compose && !looks_at_layout(op) && form == Form::call && options_.whole &&
       !options_.whole->contains(op.full_name())) {
     for (size_t i = 0; i < args.size; ++i) argument(op, args.data[i]);  // constants among them
     frames_.push_back(Frame::composed);

@@ -24,6 +24,24 @@ const Attached to_copy_op =
                "nhwc"}};
         })
         .reference(same_values());
+const Attached contiguous_op =
+    attach("contiguous")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make({2, 3}), int(MemoryFormat::contiguous)}, "as it is"},
+              {{m.make_strided({2, 3}), int(MemoryFormat::contiguous)}, "strided"},
+              {{m.make({2, 3, 2, 2}), int(MemoryFormat::channels_last)}, "nhwc"}};
+        })
+        .reference(same_values());
+const Attached to_op =
+    attach("to")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make_strided({2, 3}), m.dtype, int(MemoryFormat::preserve)}, "as it is"},
+              {{m.make_strided({2, 3}), m.dtype, int(MemoryFormat::contiguous)}, "order"},
+              {{m.make({2}), kFloat64, int(MemoryFormat::preserve)}, "another dtype"}};
+        })
+        .reference(same_values());
 const Attached copy_op =
     attach("copy")
         .samples([](SampleMaker& m) {

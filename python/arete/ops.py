@@ -70,6 +70,7 @@ _WRITTEN: dict[str, Callable] = {
     "slice_copy": lambda x, *a, **options: _slice(x, *a, **options).clone(), "index": _index,
     "index_put": _index_put,
     "_to_copy": _to_copy, "to": _to, "copy": lambda x, y: x.clone().copy_(y),
+    "contiguous": lambda x, memory_format=None: x.contiguous(memory_format=memory_format),
     "_pin_memory": lambda x, device=None: x.pin_memory(),
     "_sparse_addmm": lambda x, sparse, dense, *, beta=1, alpha=1: (
         alpha * (sparse @ dense) if beta == 0 else beta * x + alpha * (sparse @ dense)),  # x may be NaN then

@@ -1,6 +1,7 @@
 // Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/device/shared_memory.h"
 #include "arete/ops/call.h"
 #include "arete/ops/in_place.h"
@@ -273,6 +274,9 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
     PyObject* format = nullptr;
     const auto flag = [](PyObject* v) { return truth(v); };
     int flags = 0;
+    // Where calls are written down a dtype that is asked for is looked at again later.
+    const bool is_written_down = tracing::is_written_down();
+    bool looks_again = false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
       PyObject* a = PyTuple_GET_ITEM(args, i);
       if (PyBool_Check(a)) {
@@ -280,8 +284,10 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
       } else if (is_tensor(a)) {
         device = tensor_of(a).device();
         dtype = tensor_of(a).dtype();
-      } else if (a == Py_None || to_dtype(a, dtype) || to_device(a, device)) {
-      } else {
+        looks_again = is_written_down;
+      } else if (to_dtype(a, dtype)) {
+        looks_again = is_written_down;
+      } else if (a != Py_None && !to_device(a, device)) {
         type_error("to() received an invalid combination of arguments - got %s",
                    Py_TYPE(a)->tp_name);
       }
@@ -300,22 +306,29 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
         else if (value == Py_None)
           continue;
         else if (k == "other" && is_tensor(value))
-          device = tensor_of(value).device(), dtype = tensor_of(value).dtype();
-        else if ((k == "dtype" && to_dtype(value, dtype)) ||
-                 (k == "device" && to_device(value, device)))
+          device = tensor_of(value).device(), dtype = tensor_of(value).dtype(),
+          looks_again = is_written_down;
+        else if (k == "dtype" && to_dtype(value, dtype))
+          looks_again = is_written_down;
+        else if (k == "device" && to_device(value, device))
           continue;
         else
           type_error("to() received an invalid argument '%s'", k.c_str());
       }
     }
     device = device.resolved();
-    if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
+    const bool converts = device != t.device() || dtype != t.dtype() || copy;
+    if (!converts && !format && !looks_again) return Py_NewRef(o);
     const Format wanted = format_from(format, MemoryFormat::preserve, "to");
     // Sizes of 1 fit several orders: strides are then made those of the wanted one.
-    if (device == t.device() && dtype == t.dtype() && !copy && lies_as(t, wanted) &&
+    if (!converts && !is_written_down && lies_as(t, wanted) &&
         (wanted.rank == 0 || ops::prefers_channels_last(t)))
       return Py_NewRef(o);
     check_rank(wanted, t.dim(), "to");
+    if (!converts && is_written_down) {
+      static const ops::OpRecord& to = record_of("to");
+      return wrap(ops::call(to, {t, dtype, int64_t(wanted.order)}));
+    }
     Tensor r;
     {
       const WithoutGil free;
@@ -339,17 +352,18 @@ PyObject* copied_as(PyObject* o, PyObject* args, PyObject* kwargs, bool clone) {
     const char* const name = clone ? "clone" : "contiguous";
     const Format wanted =
         format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous, name);
-    if (!clone && lies_as(t, wanted)) return Py_NewRef(o);
+    const bool is_written_down = !clone && tracing::is_written_down();
+    if (!clone && !is_written_down && lies_as(t, wanted)) return Py_NewRef(o);
     check_rank(wanted, t.dim(), name);
     const MemoryFormat f = wanted.order;
+    if (is_written_down) return wrap(t.contiguous(f));
+    if (t.numel() <= 1 << 15) return wrap(t.clone(f));
     Tensor r;
-    if (t.numel() > 1 << 15) {
+    {
       const WithoutGil free;
       r = t.clone(f);
-    } else {
-      r = t.clone(f);
     }
-    return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
+    return wrap(std::move(r));
   });
 }
 PyObject* m_clone(PyObject* o, PyObject* a, PyObject* k) { return copied_as(o, a, k, true); }

@@ -216,6 +216,8 @@ SHAPES = {
     "unbind": each(lambda x: (x.unbind(), x.unbind(-1)), BLOCK, BLOCK[:1]),
     "to_copy": [*each(lambda x: [x.to(getattr(arete, d)) for d in "float64 float16 int64 int32 int16 bool".split()], X, I8, TRUTHS),
                 *each(lambda x: (x.to(arete.int8), x.to(arete.uint8), x.float()), *WHOLE), *each(lambda x: x.clone(), X)],
+    "to": each(lambda x: (x.to(arete.float32), x.to(memory_format=arete.contiguous_format)), X, X.double()),
+    "contiguous": each(lambda x: (x.contiguous().view(-1), x.t().contiguous(), x.sum().contiguous()), X, I8),
     "copy": each(lambda x: ((x * 1).copy_(x[:1]), (x * 1).copy_(x[0] > 0)), X, X.long()),
     **{name: each(lambda x, name=name: getattr(F, name)(x, 0.3, training=False), IMAGES if name == "dropout3d" else BLOCK)
        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")},
@@ -357,7 +359,8 @@ for _rank in (1, 2, 3):
     CASES |= {**convolutions(_rank), **transposed(_rank), **pools(_rank)}
 
 # No call from Python records these: others take their place, or they are parts of others.
-NOT_RECORDED = {"T", "mT", "expand_as", "reshape_as", "view_as", "gelu_erf", "gelu_tanh", "index", "masked_fill.Tensor", "prelu_kernel"}
+NOT_RECORDED = {"T", "mT", "expand_as", "reshape_as", "view_as", "gelu_erf", "gelu_tanh", "index", "masked_fill.Tensor", "prelu_kernel",
+                "clamp_point", "clamp_min_point", "clamp_max_point"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -260,24 +260,32 @@ class _Writer:
         path = qualified_name(target)
         if path.startswith("builtins.") and getattr(builtins, path[9:], None) is target:
             return path[9:]
+        return self.at(path, target) or self.value_name(getattr(target, "__name__", "function"), target)
+
+    def at(self, path: str, value: Any) -> str | None:
+        """The path, if the value is there."""
         first, *rest = path.split(".")
         at = sys.modules.get(first)
-        if at is not None and first not in self.names._used:
-            top = at
-            for part in rest:
-                at = getattr(at, part, None)
-            if at is target:
-                self.globals[first] = top
-                return path
-        return self.value_name(getattr(target, "__name__", "function"), target)
+        if at is None or first in self.names._used:
+            return None
+        top = at
+        for part in rest:
+            at = getattr(at, part, None)
+        if at is not value:
+            return None
+        self.globals[first] = top
+        return path
 
     def text(self, value: Any) -> str:
         if isinstance(value, Node):
             return value.name
         if not isinstance(value, (tuple, list, dict, slice)) and type(value) not in _WRITTEN or \
                 isinstance(value, complex) and not cmath.isfinite(value):
-            return self.function(value) if callable(value) and hasattr(value, "__module__") else self.value_name(type(value).__name__,
-                                                                                                                 value)
+            if callable(value) and hasattr(value, "__module__"):
+                return self.function(value)
+            # dtypes and orders of memory are written as paths.
+            path = str(value) if type(value).__name__ in ("dtype", "memory_format") else ""
+            return self.at(path, value) or self.value_name(type(value).__name__, value)
         if isinstance(value, float) and repr(value) in ("inf", "-inf", "nan"):
             return f"float('{value!r}')"
         if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -177,7 +177,7 @@ def _prelu(g: Graph, c: Call) -> Any:
     return g.op("PRelu", x, weight)
 
 
-@handles("clamp")
+@handles("clamp", "clamp_point", "clamp_min_point", "clamp_max_point")
 def _clamp(g: Graph, c: Call) -> Any:
     dtype, bounds = c.dtype, [c.get("min"), c.get("max")]
     # A number that does not fit is taken as it is.

@@ -134,9 +134,9 @@ def _split(g: Graph, c: Call) -> Any:
     return [names] if isinstance(names, str) else names
 
 
-@handles("to_copy")
+@handles("to_copy", "to", "contiguous")
 def _to_copy(g: Graph, c: Call) -> Any:
-    return g.cast(c.first, c.dtype)
+    return g.op("Identity", c.first) if c.first.dtype == c.dtype else g.cast(c.first, c.dtype)
 
 
 @handles("copy")
