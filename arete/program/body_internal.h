@@ -192,9 +192,11 @@ bool is_recording();
 std::vector<Tensor> record_mark(Form form, const std::vector<Tensor>& args);
 
 /// Recordings with other sizes as one program. sizes[r][s]: size s in recording r; the first one is
-/// the base, then one for each size, one for each pair of them, and the rest are checks.
+/// the base, then one for each size, one for each pair of them, with `squares` a second one for
+/// each size, and the rest are checks. `is_unfit`: whether it failed for a number that does not
+/// fit.
 Body merge(std::vector<Body> recordings, const std::vector<std::vector<int64_t>>& sizes,
-           const std::vector<SizeInfo>& symbols);
+           const std::vector<SizeInfo>& symbols, bool squares, bool& is_unfit);
 
 std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs);
 /// What loops call every 50 ms between rounds, in their thread; what it throws ends them. The

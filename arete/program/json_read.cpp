@@ -41,6 +41,10 @@ constexpr size_t kMaxDepth = 16;  // of the text
 constexpr size_t kMaxInstructions = 10'000, kMaxProgramInputs = 32;
 constexpr size_t kMaxSymbols = 64;
 
+// Operators of files that are forms of others today, of the same names of arguments.
+constexpr std::pair<std::string_view, std::string_view> kFormerNames[] = {{"clamp_min", "clamp"},
+                                                                          {"clamp_max", "clamp"}};
+
 class Reader {
  public:
   explicit Reader(std::string file) : file_(std::move(file)) {}
@@ -209,11 +213,10 @@ class Reader {
     std::vector<bool> is_given(n_symbols_);
     for (const json& j : array(list, "inputs")) {
       b.inputs.push_back({name(member(j, "name"), "inputs"), type(j)});
-      // A size of an input is a number, or one of the dynamic sizes itself.
+      // A size of an input is a number, or such that one of the dynamic sizes follows from it.
       for (const Extent& e : b.inputs.back().type.sizes) {
         if (e.is_constant()) continue;
-        check(e.is_known && e.constant == 0 && e.terms.size() == 1 && e.terms[0].factor == 1 &&
-                  e.terms[0].b < 0,
+        check(e.is_known && e.terms.size() == 1 && e.terms[0].factor > 0 && e.terms[0].b < 0,
               "shape");
         is_given[size_t(e.terms[0].a)] = true;
       }
@@ -249,7 +252,10 @@ class Reader {
     for (const auto& [full_name, j] : all.items()) {
       const std::string schema = string(j, "schemas");
       where_ = ", of the operator " + io::quote_text(full_name, 60);
-      Operator o{ops::find_record(full_name), {}};
+      const auto former =
+          std::ranges::find(kFormerNames, full_name, [](const auto& names) { return names.first; });
+      const bool is_former = former != std::end(kFormerNames);
+      Operator o{ops::find_record(is_former ? former->second : full_name), {}};
       if (!o.op) o.op = find_callable(full_name);
       if (!o.op && schema == full_name + "(Program program, Tensor[] inputs) -> Tensor[]") {
         check(full_name.size() <= 200, "schemas");

@@ -16,12 +16,36 @@ using Points = std::vector<std::vector<int64_t>>;
 using Values = std::vector<int64_t>;
 
 // What the integers of several recordings have in common. With s sizes there are 1 + s + s (s-1)/2
-// recordings, which decide the factors, and others to check them.
+// recordings, which decide the factors, with squares s more, and others to check them.
 class Fitter {
  public:
-  explicit Fitter(const Points& points) : points_(points) {}
+  Fitter(const Points& points, bool squares) : points_(points), squares_(squares) {}
 
   std::optional<Extent> fit(const Values& v) const {
+    std::optional<Extent> e = fit_products(v);
+    if (e || !squares_) return e;
+    const std::vector<int64_t>& base = points_[0];
+    const size_t n = base.size();
+    Values rest = v;
+    std::vector<Term> squares;
+    for (size_t s = 0; s < n; ++s) {
+      const size_t first = s + 1, second = n + 1 + n * (n - 1) / 2 + s;
+      const int64_t a = points_[first][s] - base[s], b = points_[second][s] - base[s];
+      const int64_t difference = (v[second] - v[0]) * a - (v[first] - v[0]) * b;
+      const int64_t divisor = a * b * (b - a);
+      if (difference % divisor != 0) return std::nullopt;
+      const int64_t factor = difference / divisor;
+      if (factor == 0) continue;
+      squares.push_back({factor, int(s), int(s)});
+      for (size_t r = 0; r < v.size(); ++r) rest[r] -= factor * points_[r][s] * points_[r][s];
+    }
+    e = fit_products(rest);
+    if (e) e->terms.insert(e->terms.end(), squares.begin(), squares.end());
+    return e;
+  }
+
+ private:
+  std::optional<Extent> fit_products(const Values& v) const {
     if (std::ranges::count(v, v[0]) == std::ptrdiff_t(v.size())) return Extent(v[0]);
     const std::vector<int64_t>& base = points_[0];
     const int n = int(base.size());
@@ -58,8 +82,8 @@ class Fitter {
     return e;
   }
 
- private:
   const Points& points_;
+  const bool squares_;
 };
 
 bool same_bits(const Tensor& a, const Tensor& b) {
@@ -76,8 +100,13 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 class Merger {
  public:
-  Merger(std::vector<Body> recordings, const Points& points, const std::vector<SizeInfo>& symbols)
-      : all_(std::move(recordings)), points_(points), symbols_(symbols), fitter_(points) {}
+  Merger(std::vector<Body> recordings, const Points& points, const std::vector<SizeInfo>& symbols,
+         bool squares, bool& is_unfit)
+      : all_(std::move(recordings)),
+        points_(points),
+        symbols_(symbols),
+        fitter_(points, squares),
+        is_unfit_(is_unfit) {}
 
   Body merge() {
     Body& base = all_[0];
@@ -155,6 +184,7 @@ class Merger {
   Extent fit(size_t call, const std::string& what, const Values& values) const {
     const std::optional<Extent> e = fitter_.fit(values);
     if (e) return *e;
+    is_unfit_ = true;
     std::string got;
     for (size_t r = 0; r < values.size(); ++r)
       got += (r ? "; " : "") + std::to_string(values[r]) + " for " + sizes_text(r);
@@ -244,14 +274,15 @@ class Merger {
   const Points& points_;
   const std::vector<SizeInfo>& symbols_;
   const Fitter fitter_;
+  bool& is_unfit_;
   std::vector<Extent> merged_;
 };
 
 }  // namespace
 
-Body merge(std::vector<Body> recordings, const Points& sizes,
-           const std::vector<SizeInfo>& symbols) {
-  return Merger(std::move(recordings), sizes, symbols).merge();
+Body merge(std::vector<Body> recordings, const Points& sizes, const std::vector<SizeInfo>& symbols,
+           bool squares, bool& is_unfit) {
+  return Merger(std::move(recordings), sizes, symbols, squares, is_unfit).merge();
 }
 
 }  // namespace arete::program

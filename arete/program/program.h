@@ -28,12 +28,14 @@ namespace arete::program {
 // as a sum of products of sizes; one more recording checks them. What does not fit is an error that
 // names its line, and so is a look at a value: there is no guessing.
 
-/// A dimension of an input whose size differs from call to call. Those of one name are equal.
+/// A dimension of an input whose size differs from call to call: factor * size + offset, where
+/// sizes of one name are equal.
 struct DynamicSize {
   std::string name;
   size_t input = 0;
   int64_t dim = 0;
   int64_t min = 1, max = std::numeric_limits<int64_t>::max();
+  int64_t factor = 1, offset = 0;
 };
 
 enum class StateKind : uint8_t {
@@ -63,7 +65,7 @@ struct RecordOptions {
   std::optional<std::set<std::string>> whole;
 };
 
-/// A size that is known when the program runs: "batch", "2*time + 1", "8".
+/// A size that is known when the program runs: "batch", "2*time + 1", "n*n", "8".
 struct InputInfo {
   std::string name;
   DType dtype = kFloat32;

@@ -14,16 +14,23 @@ namespace arete::program {
 
 namespace {
 
+// Where a size stands: the dimension is factor * size + offset.
+struct Place {
+  size_t input;
+  int64_t dim;
+  int64_t factor = 1, offset = 0;
+};
+
 // A size that differs, with the places of inputs where it stands and the size of the examples.
 struct Symbol {
   SizeInfo info;
   int64_t example = 0;
-  std::vector<std::pair<size_t, int64_t>> places{};
+  std::vector<Place> places{};
 };
 
-// Three sizes to record with: the example's, if it is no special one, and others. With size 1
-// everything would broadcast.
-std::vector<int64_t> three_sizes(const Symbol& s) {
+// Four sizes to record with, or three: the example's, if it is no special one, and others. With
+// size 1 everything would broadcast.
+std::vector<int64_t> some_sizes(const Symbol& s) {
   std::vector<int64_t> found;
   const int64_t n = s.example;
   for (const int64_t least : {int64_t(2), int64_t(1)}) {
@@ -31,9 +38,9 @@ std::vector<int64_t> three_sizes(const Symbol& s) {
     for (const int64_t v :
          {n, n + 1, n + 3, n - 1, n + 2, n - 2, n - 3, s.info.min, s.info.min + 1, s.info.min + 2})
       if (v >= least && v >= s.info.min && v <= s.info.max &&
-          std::ranges::find(found, v) == found.end() && found.size() < 3)
+          std::ranges::find(found, v) == found.end() && found.size() < 4)
         found.push_back(v);
-    if (found.size() == 3) return found;
+    if (found.size() >= 3) return found;
   }
   throw ValueError("program", "the dynamic size '" + s.info.name +
                                   "' has a range of fewer than "
@@ -69,9 +76,13 @@ class Recorder {
            const RecordOptions& options)
       : f_(f), inputs_(inputs), options_(options) {}
 
-  Body record(const std::vector<Symbol>& symbols) {
+  Body record(const std::vector<Symbol>& symbols, bool squares = false) {
     std::vector<std::vector<int64_t>> choice;
-    for (const Symbol& s : symbols) choice.push_back(three_sizes(s));
+    bool may_square = true;
+    for (const Symbol& s : symbols) {
+      choice.push_back(some_sizes(s));
+      may_square = may_square && choice.back().size() == 4;
+    }
     const size_t n = symbols.size();
     std::vector<std::vector<int64_t>> points(1);
     for (size_t s = 0; s < n; ++s) points[0].push_back(choice[s][0]);
@@ -82,9 +93,19 @@ class Recorder {
     for (size_t a = 0; a < n; ++a) add({a});
     for (size_t a = 0; a < n; ++a)
       for (size_t b = a + 1; b < n; ++b) add({a, b});
-    if (n) {
+    const auto add_all = [&](size_t k) {
       points.push_back(points[0]);
-      for (size_t s = 0; s < n; ++s) points.back()[s] = choice[s][2];
+      for (size_t s = 0; s < n; ++s) points.back()[s] = choice[s][k];
+    };
+    if (squares) {
+      for (size_t a = 0; a < n; ++a) {
+        points.push_back(points[0]);
+        points.back()[a] = choice[a][2];
+      }
+      add_all(3);
+    }
+    if (n) {
+      add_all(2);
       // Sizes of 1, with which others are not recorded, are checked if the examples have them.
       std::vector<int64_t> given;
       for (const Symbol& s : symbols) given.push_back(s.example);
@@ -96,10 +117,18 @@ class Recorder {
     for (const std::vector<int64_t>& point : points) {
       Sizes sizes(inputs_.size());
       for (size_t s = 0; s < n; ++s)
-        for (const auto& [input, d] : symbols[s].places) sizes[input][d] = point[s];
+        for (const Place& p : symbols[s].places)
+          sizes[p.input][p.dim] = p.factor * point[s] + p.offset;
       bodies.push_back(recorded(sizes));
     }
-    return n ? merge(std::move(bodies), points, infos) : std::move(bodies[0]);
+    if (!n) return std::move(bodies[0]);
+    bool is_unfit = false;
+    try {
+      return merge(std::move(bodies), points, infos, squares, is_unfit);
+    } catch (const ValueError&) {
+      if (!is_unfit || squares || !may_square) throw;
+    }
+    return record(symbols, true);
   }
 
   /// The symbols that were asked for.
@@ -114,7 +143,13 @@ class Recorder {
                   ValueError("program", "a dynamic size of an input without dimensions")
                       .got("'" + d.name + "' of input " + std::to_string(d.input)));
       const int64_t dim = normalize_dim(d.dim, int(t.dim()), "program");
-      const int64_t size = t.size(dim);
+      ARETE_CHECK(
+          d.factor > 0 && (t.size(dim) - d.offset) % d.factor == 0,
+          ValueError("program", "the example's size is none of those that the dynamic size '" +
+                                    d.name + "' gives")
+              .expected(std::to_string(d.factor) + "*" + d.name + " + " + std::to_string(d.offset))
+              .got(std::to_string(t.size(dim))));
+      const int64_t size = (t.size(dim) - d.offset) / d.factor;
       auto s =
           std::ranges::find_if(symbols, [&](const Symbol& x) { return x.info.name == d.name; });
       if (s == symbols.end()) {
@@ -131,7 +166,7 @@ class Recorder {
                       .expected("'" + d.name + "' in [" + std::to_string(d.min) + ", " +
                                 std::to_string(d.max) + "]")
                       .got(std::to_string(size)));
-      s->places.emplace_back(d.input, dim);
+      s->places.push_back({d.input, dim, d.factor, d.offset});
     }
     return symbols;
   }
@@ -139,7 +174,8 @@ class Recorder {
   /// With those that the function lets differ, too.
   Body find(std::vector<Symbol> symbols) {
     std::set<std::pair<size_t, int64_t>> taken;
-    for (const Symbol& s : symbols) taken.insert(s.places.begin(), s.places.end());
+    for (const Symbol& s : symbols)
+      for (const Place& p : s.places) taken.emplace(p.input, p.dim);
     std::map<std::pair<int64_t, int64_t>, Symbol> groups;
     for (const auto& [i, dim] : options_.maybe_dynamic) {
       ARETE_CHECK(i < inputs_.size(), ValueError("program",
@@ -151,7 +187,7 @@ class Recorder {
       if (size == 0 || !taken.insert({i, d}).second) continue;
       Symbol& s = groups[{d, size}];
       s.example = size;
-      s.places.emplace_back(i, d);
+      s.places.push_back({i, d});
     }
     // The error that counts is the one with the sizes of the examples.
     Body best = record(symbols);

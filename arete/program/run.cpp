@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <numeric>
 
 #include "arete/amp/autocast.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/program_arguments.h"
-#include "arete/ops/shape.h"
 #include "arete/program/body_internal.h"
 
 namespace arete::program {
@@ -185,20 +183,28 @@ std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& input
       const size_t s = size_t(e.terms[0].a);
       const SizeInfo& info = body.symbols[s];
       if (sizes[s] < 0) {
-        ARETE_CHECK(n >= info.min && n <= info.max,
-                    ValueError("program", dimension(i, d) +
-                                              (n < info.min ? ">= " + std::to_string(info.min)
-                                                            : "<= " + std::to_string(info.max)) +
-                                              ", but got " + std::to_string(n))
-                        .hint("this is the range of '" + info.name + "'"));
-        sizes[s] = n;
+        int64_t size = 0;
+        const bool fits = !__builtin_sub_overflow(n, e.constant, &size) && size >= 0 &&
+                          size % e.terms[0].factor == 0;
+        ARETE_CHECK(fits, ValueError("program", dimension(i, d) + text_of(e, body.symbols) +
+                                                    ", but got " + std::to_string(n)));
+        size /= e.terms[0].factor;
+        const int64_t border = size < info.min ? info.min : info.max;
+        ARETE_CHECK(
+            size == std::clamp(size, info.min, info.max),
+            ValueError("program", dimension(i, d) + (size < info.min ? ">= " : "<= ") +
+                                      std::to_string(value_of(e, std::vector(s + 1, border))) +
+                                      ", but got " + std::to_string(n))
+                .hint("this is the range of '" + info.name + "'"));
+        sizes[s] = size;
         from[s] = "dimension " + std::to_string(d) + " of '" + name + "'";
       }
-      ARETE_CHECK(
-          n == sizes[s],
-          ValueError("program", dimension(i, d) + "equal to " + std::to_string(sizes[s]) +
-                                    ", but got " + std::to_string(n))
-              .hint("it was the same size as " + from[s] + " when the program was recorded"));
+      const int64_t expected = value_of(e, sizes);
+      ARETE_CHECK(n == expected,
+                  ValueError("program", dimension(i, d) + "equal to " + std::to_string(expected) +
+                                            ", but got " + std::to_string(n))
+                      .hint("it was the same size as " + from[s] +
+                    ", or followed from the same one, when the program was recorded"));
     }
   }
   return sizes;
@@ -317,36 +323,6 @@ bool truth_of(const Tensor& t, const char* whose) {
   return t.item<bool>();
 }
 
-// What is called behind the functions of cond() and while_loop() is recorded with one layout of
-// their results (contiguous() of a contiguous tensor is no call), so both ways give that one.
-Tensor laid_out_as(const Layout& wanted, const Tensor& t) {
-  if (!t.defined() || !std::ranges::equal(t.sizes(), wanted.sizes) ||
-      std::ranges::equal(t.strides(), wanted.strides) ||
-      (t.is_contiguous() && wanted.is_contiguous()))
-    return t;
-  if (wanted.is_contiguous()) return t.contiguous();
-  Shape order(wanted.rank()), back(wanted.rank());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(), [&](int64_t d) { return wanted.strides[d]; });
-  for (int k = 0; k < wanted.rank(); ++k) back[order[k]] = k;
-  return permute(permute(t, order).contiguous(), back);
-}
-
-std::vector<Layout> make_dense(std::vector<Tensor>& all) {
-  std::vector<Layout> layouts;
-  for (Tensor& t : all) {
-    if (t.defined() && !t.layout().is_dense()) t = t.contiguous();
-    layouts.push_back(t.defined() ? t.layout() : Layout());
-  }
-  return layouts;
-}
-
-std::vector<Tensor> laid_out_as(const std::vector<Layout>& wanted, std::vector<Tensor> all) {
-  for (size_t k = 0; k < std::min(wanted.size(), all.size()); ++k)
-    all[k] = laid_out_as(wanted[k], all[k]);
-  return all;
-}
-
 }  // namespace
 
 std::vector<Tensor> run(const Body& body, const std::vector<Tensor>& inputs) {
@@ -359,22 +335,16 @@ std::vector<Tensor> cond(const Tensor& pred, const std::function<std::vector<Ten
                          const std::function<std::vector<Tensor>()>& if_false) {
   if (!is_recording()) return truth_of(pred, "cond(): pred is") ? if_true() : if_false();
   record_mark(Form::branch, {pred});
-  std::vector<Layout> layouts;
-  {
-    std::vector<Tensor> results = if_true();
-    layouts = make_dense(results);
-    record_mark(Form::otherwise, results);
-  }
-  return record_mark(Form::join, laid_out_as(layouts, if_false()));
+  record_mark(Form::otherwise, if_true());
+  return record_mark(Form::join, if_false());
 }
 
 std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
                                const Program::Function& body, std::vector<Tensor> carried) {
   if (is_recording()) {
-    const std::vector<Layout> layouts = make_dense(carried);
     carried = record_mark(Form::loop, carried);
     record_mark(Form::test, {condition(carried)});
-    return record_mark(Form::repeat, laid_out_as(layouts, body(carried)));
+    return record_mark(Form::repeat, body(carried));
   }
   using Clock = std::chrono::steady_clock;
   for (auto last = Clock::now(); truth_of(condition(carried), "while_loop(): the condition is");) {

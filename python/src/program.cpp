@@ -19,8 +19,9 @@ using program::StateKind;
 thread_local int recording = 0;
 
 using Function = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
-// Name, input, dimension, least, most (None: without bound).
-using Dynamic = std::tuple<std::string, size_t, int64_t, int64_t, std::optional<int64_t>>;
+// Name, input, dimension, least, most (None: without bound), factor, offset.
+using Dynamic =
+    std::tuple<std::string, size_t, int64_t, int64_t, std::optional<int64_t>, int64_t, int64_t>;
 // Name, tensor, whether it is a parameter, whether it is persistent.
 using StateEntry = std::tuple<std::string, Tensor, bool, bool>;
 
@@ -33,9 +34,9 @@ Program record(const Function& f, const std::vector<Tensor>& inputs,
   if (whole) options.whole.emplace(whole->begin(), whole->end());
   options.input_names = std::move(input_names);
   options.maybe_dynamic = std::move(maybe_dynamic);
-  for (const auto& [name, input, dim, min, max] : dynamic)
+  for (const auto& [name, input, dim, min, max, factor, offset] : dynamic)
     options.dynamic.push_back(
-        {name, input, dim, min, max.value_or(std::numeric_limits<int64_t>::max())});
+        {name, input, dim, min, max.value_or(std::numeric_limits<int64_t>::max()), factor, offset});
   for (const auto& [name, tensor, is_parameter, persistent] : state)
     options.state.push_back(
         {name, tensor, is_parameter ? StateKind::parameter : StateKind::buffer, persistent});

@@ -328,6 +328,41 @@ TEST(Program, SizesAreSumsOfProducts) {
   EXPECT_NE(test::error_of([&] { p({}); }).find("takes 1 tensors, but got 0"), std::string::npos);
 }
 
+TEST(Program, SizesHaveSquaresAndFollowFromOthers) {
+  RecordOptions options;
+  options.dynamic = {{"n", 0, 0}, {"h", 1, 0, 2, 8, 2, 1}};
+  const auto f = [](const Tensors& x) {
+    const int64_t n = x[0].size(0), h = (x[1].size(0) - 1) / 2;
+    return Tensors{(x[0].unsqueeze(0) * x[0].unsqueeze(1)).view({n * n}), x[1].narrow(0, h, h + 1)};
+  };
+  const Program p = reloaded(Program::record(f, {ones({2}), ones({15})}, options));
+  EXPECT_NE(p.to_string().find("%input_1: float32[2*h + 1]"), std::string::npos) << p.to_string();
+  EXPECT_NE(p.to_string().find("[n*n]"), std::string::npos) << p.to_string();
+  for (const int64_t n : {1, 5, 12}) {
+    const Tensors x{arange(n).to(kFloat32), arange(n % 2 ? 17 : 5).to(kFloat32)};
+    expect_same(p(x), f(x));
+  }
+  EXPECT_ERROR(p({ones({2}), ones({16})}), "to be 2*h + 1, but got 16");
+  EXPECT_ERROR(p({ones({2}), ones({19})}), "to be <= 17, but got 19");
+  options.dynamic[1].factor = 4;
+  EXPECT_ERROR(Program::record(f, {ones({2}), ones({15})}, options),
+               "is none of those that the dynamic size 'h' gives");
+}
+
+TEST(Program, CopiesThatAreNoneAreCalls) {
+  const auto f = [](const Tensors& x) {
+    const Tensor y = x[0].contiguous();
+    Tensor(x[0]).mul_(2);
+    return Tensors{y.view({-1}), x[0].to(kFloat32) + 1};
+  };
+  const auto of_columns = [] { return arange(6).to(kFloat32).view({3, 2}).t(); };
+  for (const Tensor& example : {ones({2, 3}), of_columns()}) {
+    const Program p = Program::record(f, {example});
+    expect_same(p({of_columns()}), f({of_columns()}));
+    expect_same(p({of_columns().contiguous()}), f({of_columns().contiguous()}));
+  }
+}
+
 TEST(Program, FindsWhatMayDiffer) {
   const Tensor w = randn({3, 2});
   RecordOptions o;

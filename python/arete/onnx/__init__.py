@@ -106,7 +106,7 @@ def _dynamic_axes(axes: dict, names: list[str], outputs: Any) -> list:
             raise ValueError(f"onnx.export(): dynamic_axes names {name!r}, but the inputs are {names}")
         tensor = names.index(name)
         pairs = said.items() if isinstance(said, dict) else [(d, f"{name}_dim_{d}") for d in said]
-        exact += [(text, tensor, dim, 1, None) for dim, text in pairs]
+        exact += [(text, tensor, dim, 1, None, 1, 0) for dim, text in pairs]
     return exact
 
 

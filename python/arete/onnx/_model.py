@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from .._program import argument_of, next_mark
+from .._program import argument_of, next_mark, places_of_sizes
 from . import _layers, _places, _shapes  # noqa: F401
 from ._graph import TYPES, Call, Graph, NoCounterpart, Value
 from ._operators import HANDLERS
@@ -87,9 +87,10 @@ def to_model(program: Any, input_names: Any, output_names: Any, opset: int) -> A
     values: list[Any] = [Value(n, i["dtype"], i["shape"]) for n, i in zip(names, j["inputs"])]
     for name, (_, t, _, _) in zip(constants, state):
         values.append(Value(name, str(t.dtype).rpartition(".")[2], list(t.shape), fixed=True))
-    for k in range(len(j["symbols"])):
-        v, d = next((v, d) for v in values[: len(names)] for d, e in enumerate(v.shape) if e == [[1, k]])
-        graph.sizes.append(graph.op("Shape", v, start=d, end=d + 1))
+    for i, d, factor, offset in places_of_sizes(j):
+        size = graph.op("Shape", values[i], start=d, end=d + 1)
+        size = graph.op("Sub", size, graph.constant([offset])) if offset else size
+        graph.sizes.append(size if factor == 1 else graph.op("Div", size, graph.constant([factor])))
     given = len(values)
     first = list(itertools.accumulate((len(c.get("results", ())) for c in j["calls"]), initial=given))
     values += [None] * (first[-1] - given)
