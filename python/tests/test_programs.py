@@ -327,8 +327,6 @@ def test_what_is_refused_says_why():
         assert not hasattr(arete, name)
         with pytest.raises(AttributeError, match=why):
             getattr(arete, name)
-    with pytest.raises(AttributeError, match="Python's threads"):
-        arete.jit.fork  # noqa: B018
     assert not arete.distributed.rpc.is_available()
     with pytest.raises(NotImplementedError, match="groups of processes exchange"):
         arete.distributed.rpc.init_rpc("name")

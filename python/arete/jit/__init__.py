@@ -20,10 +20,11 @@ from .. import _C
 from .._program import (Different as _Different, Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded,
                        addresses as _addresses, every_dimension as _every_dimension, check_module as _check_module,
                        _signature)
+from ..futures import Future as _Future
 from ..nn import Module as _Module
 
-__all__ = ["ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "interface", "is_scripting",
-           "is_tracing", "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused"]
+__all__ = ["ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "fork", "freeze", "ignore", "interface", "is_scripting",
+           "is_tracing", "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "unused", "wait"]
 
 
 class TracerWarning(Warning):
@@ -145,8 +146,8 @@ def trace(func: Any, example_inputs: Any = None, optimize: Any = None, check_tra
     Without it sizes are those of the example. Inputs of other sizes than those are refused when the program is called, and so is
     training it in another mode.
 
-    A value that is looked at (`item()`, a branch on a tensor) is a ValueError with its line. `optimize` must be None and `strict`
-    True: results are trees of tuples, lists and dicts in any case.
+    A value that is looked at (`item()`, a branch on a tensor) is a ValueError with its line. `optimize` must be None; results are
+    trees of tuples, lists and dicts whatever `strict` says.
 
     >>> net = arete.nn.Sequential(arete.nn.Linear(4, 8), arete.nn.ReLU(), arete.nn.Linear(8, 2))
     >>> traced = arete.jit.trace(net, arete.ones(1, 4))
@@ -158,8 +159,8 @@ def trace(func: Any, example_inputs: Any = None, optimize: Any = None, check_tra
     """
     if _os.environ.get("PYTORCH_JIT") == "0":
         return func
-    if optimize is not None or strict is not True:
-        raise NotImplementedError("jit.trace(): `optimize` is an old switch without meaning, and results may be trees (strict=True)")
+    if optimize is not None:
+        raise NotImplementedError("jit.trace(): `optimize` is an old switch without meaning")
     if not callable(func):
         raise TypeError(f"jit.trace(): a function or a module is traced, not {type(func).__name__}")
     if example_inputs is None and example_kwarg_inputs is None:
@@ -550,9 +551,65 @@ def load(f: Any, map_location: Any = None, _extra_files: dict | None = None) -> 
     return ScriptFunction(recorded) if recorded.form["kind"] == "function" else ScriptModule(recorded)
 
 
+class _FrozenRecord(ScriptModule):
+    """A copy of a scripted module that shows none of its state."""
+
+    def __init__(self, record: Any, preserved: Any) -> None:
+        _Module.__init__(self)
+        import copy
+
+        twin = copy.deepcopy(record)
+        for t in (*twin.parameters(), *twin.buffers()):
+            t.requires_grad_(False)
+        try:
+            first = record._recorded.clone()
+            first.program.freeze()
+        except RuntimeError:  # not recorded yet
+            first = None
+        self.__dict__.update(_twin=twin, _first=first, _preserved=tuple(preserved), training=False)
+        for name in preserved:
+            self.__dict__[name] = getattr(twin._scripted.function, name)
+
+    @property
+    def _recorded(self) -> _Recorded:  # type: ignore[override]
+        twin = self.__dict__["_twin"]
+        if self._first is not None and not twin._scripted.count:
+            return self._first
+        recorded = twin._recorded.clone()
+        recorded.program.freeze()
+        return recorded
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._twin(*args, **kwargs)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self.__dict__["_first"] = None
+        self._twin._apply(fn)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__["_first"] = None
+        self._twin.to(*args, **kwargs)
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        made = type(self)(self._twin, self._preserved)
+        made.__dict__["_first"] = self._first
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        file = _io.BytesIO()
+        self.save(file)
+        return _load_bytes, (file.getvalue(),)
+
+    def extra_repr(self) -> str:
+        return self._twin.extra_repr()
+
+
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
     """A copy of a traced or scripted module in evaluation mode, whose parameters and buffers are constants: it has no state_dict, and
-    no gradient flows to them. `preserved_attrs` must be None: a program has no attributes.
+    no gradient flows to them. Of a scripted module `preserved_attrs` names attributes and methods that the copy has, too; what was
+    traced has none.
 
     >>> net = arete.jit.trace(arete.nn.Linear(2, 2).eval(), arete.ones(1, 2))
     >>> frozen = arete.jit.freeze(net)
@@ -565,6 +622,8 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
     if mod.training:
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before "
                            "freezing.")
+    if _builtins.isinstance(mod, _RecordModule):
+        return _FrozenRecord(mod, preserved_attrs or ())
     if preserved_attrs:
         raise NotImplementedError("jit.freeze(): a recorded program has no attributes to preserve")
     recorded = mod._recorded.clone()
@@ -579,9 +638,23 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     >>> len(arete.jit.optimize_for_inference(net).state_dict())
     0
     """
-    if other_methods:
-        raise NotImplementedError("jit.optimize_for_inference(): a recorded program has one method")
-    return freeze(mod)
+    return mod if _builtins.isinstance(mod, _FrozenRecord) else freeze(mod, other_methods)
+
+
+def fork(func: Callable, *args: Any, **kwargs: Any) -> _Future:
+    """Runs the function now, and gives its result as a future for wait(): tasks of programs are not run beside each other.
+
+    >>> arete.jit.wait(arete.jit.fork(lambda x: 2 * x, 3))
+    6
+    """
+    future: _Future = _Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: _Future) -> Any:
+    """The result of a future that fork() gave."""
+    return future.wait()
 
 
 def ignore(drop=False, **kwargs):
@@ -664,8 +737,3 @@ def _overload(fn):
 
 
 _overload_method = _overload
-
-
-def __getattr__(name: str):
-    why = ": tasks of programs are not run beside each other; Python's threads are" if name in ("fork", "wait") else ""
-    raise AttributeError(f"module 'arete.jit' has no attribute '{name}'{why}")
