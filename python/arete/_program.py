@@ -78,6 +78,18 @@ def next_mark(calls: list, k: int) -> int:
     raise ValueError("a mark of a program has none behind it")
 
 
+def places_of_sizes(j: dict) -> list[tuple[int, int, int, int]]:
+    """Where a saved program reads each dynamic size: (input, dimension, factor, offset), the dimension being factor * size + offset."""
+    found: dict[int, list] = {}
+    for i, x in enumerate(j["inputs"]):
+        for d, e in enumerate(x["shape"]):
+            if isinstance(e, list):
+                (factor, size), = (t for t in e if len(t) == 2)
+                found.setdefault(size, []).append((factor, sum(t[0] for t in e if len(t) == 1), i, d))
+    return [(i, d, factor, offset) for k in range(len(j["symbols"]))
+            for factor, offset, i, d in [min(found[k], key=lambda place: (place[0], abs(place[1])))]]
+
+
 _DTYPES = {str(x).rpartition(".")[2]: x for x in vars(_C).values() if isinstance(x, _C.dtype)}
 
 
@@ -254,6 +266,10 @@ def check_module(module: Module) -> None:
                 raise ValueError(f"'{name}' of {m} is an uninitialized parameter: call the module once before it is recorded")
 
 
+def _owner(function: Callable) -> Any:
+    return function if isinstance(function, Module) else getattr(function, "__self__", None)
+
+
 class _Registered:
     """The parameters and buffers that a module has."""
 
@@ -273,6 +289,19 @@ class _Registered:
         for _, now, before in self.before:
             now.clear()
             now.update(before)
+
+    def write_back(self) -> None:
+        """Writes tensors that were put in the places of buffers into these, which are then there again: programs write, and assign
+        nothing. Tensors of other dtypes or sizes stay."""
+        for _, now, before in self.before:
+            for k, old in before.items():
+                new = now.get(k)
+                if new is old or any(not isinstance(t, Tensor) or isinstance(t, Parameter) for t in (old, new)):
+                    continue
+                if (new.dtype, new.shape, new.device) == (old.dtype, old.shape, old.device):
+                    with no_grad():
+                        old.copy_(new)
+                    now[k] = old
 
 
 class Recorded:
@@ -309,7 +338,7 @@ class Recorded:
                 "kwargs": [[k, _encode(v, tensors, what, classes)] for k, v in kwargs.items()], "names": names, "kind": kind, **more}
         input_names = [n for a, name in zip(form["args"], names) for n in _names(a, name)]
         input_names += [n for k, v in form["kwargs"] for n in _names(v, k)]
-        owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
+        owner = _owner(function)
         stopped: list[BaseException] = []
         result_classes: list[type] = []
 
@@ -320,6 +349,7 @@ class Recorded:
                 args, kwargs = _trees(form, classes, given)
                 with no_grad() if no_gradients else contextlib.nullcontext():
                     result = function(*args, **kwargs)
+                registered.write_back()
             except (KeyboardInterrupt, SystemExit) as e:  # not a reason to try other sizes
                 stopped.append(e)
                 raise
@@ -397,6 +427,10 @@ class Recorded:
                                 f"{shown[1]!r}")
         return tensors
 
+    def arguments(self, tensors: list) -> tuple[tuple, dict]:
+        """The arguments of which these are the tensors."""
+        return _trees(self.form, self.classes, tensors)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == self._plain and not kwargs:
             for a in args:
@@ -421,6 +455,7 @@ class Recorded:
         form = {"args": [_encode(a, tensors, "trace", classes) for a in args],
                 "kwargs": [(k, _encode(v, tensors, "trace", classes)) for k, v in kwargs.items()]}
         results = []
+        registered = _Registered(_owner(function))
         for run in (function, self):
             with no_grad():
                 copies = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
@@ -435,6 +470,7 @@ class Recorded:
                     raise
                 with no_grad():  # what has no gradient, such as a custom function, may serve without
                     result = run(*args, **kwargs)
+            registered.restore()
             out = _encode(result, found, "trace")
             results.append((json.dumps(out), found + copies))
             with no_grad():

@@ -6,7 +6,10 @@
 """
 from __future__ import annotations
 
+import base64 as _base64
 import enum as _enum
+import inspect as _inspect
+import io as _io
 import json as _json
 from collections import namedtuple as _namedtuple
 from typing import Any
@@ -17,6 +20,7 @@ from ._operators import _ops
 from ._program import (Graph as _Graph, ProgramModule as _ProgramModule, Recorded as _Recorded, _close,
                        check_module as _check_module, state_of as _state_of)
 from .nn import Module as _Module
+from .serialization import load as _load_tensors, save as _save_tensors
 
 __all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "TensorArgument", "dims", "export", "load", "save",
            "unflatten"]
@@ -34,13 +38,16 @@ class Dim:
     """A size that differs from call to call, from `min` to `max`; dimensions with one Dim are equal.
 
     Dim.AUTO is a dimension that is dynamic if the function lets it differ, Dim.DYNAMIC one that must be, Dim.STATIC (or None) one that
-    is as in the example. Sums and products of a Dim are refused: what sizes of other dimensions follow is not checked.
+    is as in the example. A product with a positive number, or a sum with one, is a dimension that follows from it.
 
     >>> arete.export.Dim("batch", min=1, max=64)
     Dim('batch', min=1, max=64)
+    >>> 2 * arete.export.Dim("half") + 1
+    2*half + 1
     """
 
     AUTO, DYNAMIC, STATIC = _Hint.AUTO, _Hint.DYNAMIC, _Hint.STATIC
+    _factor, _offset = 1, 0
 
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -49,14 +56,38 @@ class Dim:
         self.min, self.max = 1 if min is None else min, max
         if self.min < 0 or (max is not None and max <= self.min):
             raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+        self._root = self
 
     def __repr__(self) -> str:
         return f"Dim({self.__name__!r}, min={self.min}, max={self.max})"
 
-    def _derived(self, *_: Any) -> Any:
-        raise NotImplementedError("export.Dim: sizes that follow from others are not there; give both dimensions Dim.AUTO, or a name each")
+    def _derived(self, factor: Any, offset: Any) -> "Dim":
+        if type(factor) is not int or type(offset) is not int or factor <= 0:
+            raise NotImplementedError(f"export.Dim: from a size follow its products with positive integers and sums with integers, but got "
+                                      f"{factor!r} and {offset!r}")
+        return _DerivedDim(self._root, self._factor * factor, self._offset * factor + offset)
 
-    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = _derived
+    def __add__(self, other: int) -> "Dim":
+        return self._derived(1, other)
+
+    def __sub__(self, other: int) -> "Dim":
+        return self._derived(1, -other)
+
+    def __mul__(self, other: int) -> "Dim":
+        return self._derived(other, 0)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class _DerivedDim(Dim):
+    def __init__(self, root: Dim, factor: int, offset: int) -> None:
+        self._root, self._factor, self._offset = root, factor, offset
+        self.__name__ = f"{factor}*" * (factor > 1) + root.__name__ + (f" {'-' if offset < 0 else '+'} {abs(offset)}" if offset else "")
+        self.min = root.min * factor + offset
+        self.max = None if root.max is None else root.max * factor + offset
+
+    def __repr__(self) -> str:
+        return self.__name__
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
@@ -284,9 +315,13 @@ def _examples(ep: ExportedProgram) -> list:
 def _recorded_again(ep: ExportedProgram, run: Any, inputs: list, whole: list | None = None) -> _Recorded:
     """What `run` calls, with the inputs, sizes and state of the program; its results are the program's."""
     old = ep._recorded
-    info = old.program.inputs()
-    exact = [(name, k, d, low, high) for name, low, high in old.program.sizes()
-             for k, (_, _, sizes) in enumerate(info) for d, n in enumerate(sizes) if n == name]
+    info, ranges, exact = old.program.inputs(), old.program.sizes(), []
+    for k, x in enumerate(_json.loads(old.program.text(for_file=False))["inputs"]):
+        for d, terms in enumerate(x["shape"]):
+            if isinstance(terms, list):
+                (factor, size), = (t for t in terms if len(t) == 2)
+                name, low, high = ranges[size]
+                exact.append((name, k, d, low, high, factor, sum(t[0] for t in terms if len(t) == 1)))
     state = [(name, t, kind == "parameter", lasting) for name, t, kind, lasting in old.program.state() if kind != "constant"]
     program = _C._SavedProgram.record(run, inputs, [i[0] for i in info], exact, [], state, whole)
     for key, text in old.program.metadata().items():
@@ -310,6 +345,9 @@ def _composed(ep: ExportedProgram) -> _Recorded:
         wanted = results(program)
     except (ValueError, TypeError, RuntimeError):  # of what is there instead of the inputs of a recording
         return ep._recorded
+    if not {"batch_norm", "batch_norm_relu"}.isdisjoint(program.operators()):
+        ep = _with_batch_norms_apart(ep, results, wanted)
+        program = ep._recorded.program
 
     def taken_apart(whole: list) -> _Recorded | None:
         """None where what an operator is composed of is not all that it does, or cannot be saved or looked at."""
@@ -317,7 +355,7 @@ def _composed(ep: ExportedProgram) -> _Recorded:
             made = _recorded_again(ep, program, inputs, whole)
             made.program.text(for_file=True)
             _ = ExportedProgram(made).graph_module
-            same = all(a.shape == b.shape and a.dtype == b.dtype and _close(a, b, 1e-4) for a, b in zip(results(made.program), wanted))
+            same = _all_close(results(made.program), wanted)
         except (ValueError, TypeError, RuntimeError, NotImplementedError):
             return None
         return made if same else None
@@ -325,6 +363,44 @@ def _composed(ep: ExportedProgram) -> _Recorded:
     names = program.operators()
     made = taken_apart([])
     return made or taken_apart([op for op in names if not taken_apart([n for n in names if n != op])]) or ep._recorded
+
+
+def _batch_norm_apart(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float,
+                      cudnn_enabled: bool = True) -> Any:
+    """In training the statistics, and what they do with running ones, operator by operator."""
+    if not training:
+        return _ops.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    wide = x.float() if x.element_size() < 4 else x
+    dims, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
+    mean, var = wide.mean(dims, keepdim=True), wide.var(dims, correction=0, keepdim=True)
+    with _no_grad():
+        for running, now in ((running_mean, mean), (running_var, wide.var(dims, correction=1, keepdim=True))):
+            if running is not None:
+                running.lerp_(now.view(running.shape).to(running.dtype), momentum)
+    y = (wide - mean) * (var + eps).rsqrt()
+    y = y if weight is None else y * weight.view(shape)
+    return (y if bias is None else y + bias.view(shape)).to(x.dtype)
+
+
+def _batch_norm_relu_apart(x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+                           momentum: float = 0.1, eps: float = 1e-5, residual: Any = None) -> Any:
+    y = _batch_norm_apart(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return _ops.relu(y if residual is None else y + residual)
+
+
+def _with_batch_norms_apart(ep: ExportedProgram, results: Any, wanted: list) -> ExportedProgram:
+    """The program with what batch norms do in training, where it can be written anew."""
+    try:
+        made = _replaced(ep, {_ops.batch_norm: _batch_norm_apart, _ops.batch_norm_relu: _batch_norm_relu_apart})
+        if _all_close(results(made.program), wanted):
+            return ExportedProgram(made, ep.example_inputs)
+    except (ValueError, TypeError, RuntimeError, NotImplementedError):
+        pass
+    return ep
+
+
+def _all_close(a: list, b: list) -> bool:
+    return all(x.shape == y.shape and x.dtype == y.dtype and _close(x, y, 1e-4) for x, y in zip(a, b))
 
 
 def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
@@ -349,6 +425,21 @@ def _replaced(ep: ExportedProgram, table: dict) -> _Recorded:
     module = ep.graph_module
     state = [t for _, t, _, _ in ep._recorded.program.state()]
     return _recorded_again(ep, lambda given: list(Replacing(module).run(*state, *given)), _examples(ep))
+
+
+def _one_by_one(function: Any, count: int, said: Any) -> Any:
+    """What is said of `count` arguments by position, where that of `*args` may be a tuple for all of them, for each by itself."""
+    parameters = [p for p in _inspect.signature(function).parameters.values() if p.kind < p.KEYWORD_ONLY]
+    before = len(parameters) - 1
+    if not parameters or parameters[-1].kind != parameters[-1].VAR_POSITIONAL or not isinstance(said, (dict, tuple, list)):
+        return said
+    name, rest = parameters[-1].name, max(count - before, 0)
+    of_rest = said.get(name) if isinstance(said, dict) else said[before] if len(said) == before + 1 else None
+    if not isinstance(of_rest, (tuple, list)) or len(of_rest) != rest or not any(isinstance(x, (dict, tuple, list)) for x in of_rest):
+        return said
+    if isinstance(said, dict):
+        return {**{k: v for k, v in said.items() if k != name}, **{f"{name}_{before + k}": x for k, x in enumerate(of_rest)}}
+    return (*said[:before], *of_rest)
 
 
 def _specifications(form: dict, dynamic_shapes: Any) -> list[tuple[str, Any]]:
@@ -403,7 +494,8 @@ def _dynamic(form: dict, tensors: list, dynamic_shapes: Any) -> tuple[list, list
         elif size is Dim.AUTO or size is Dim.DYNAMIC:
             maybe.append((tensor, dim))
         elif isinstance(size, Dim):
-            exact.append((size.__name__, tensor, dim, size.min, size.max))
+            root = size._root
+            exact.append((root.__name__, tensor, dim, root.min, root.max, size._factor, size._offset))
         else:
             raise TypeError(f"dynamic_shapes: a Dim, an integer or None is wanted, not {size!r}")
     return exact, maybe
@@ -449,6 +541,7 @@ def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes:
     if preserve_module_call_signature:
         raise NotImplementedError("export(): modules inside leave nothing but their calls in a program")
     _check_module(mod)
+    dynamic_shapes = _one_by_one(mod.forward, len(args), dynamic_shapes)
     kept: list = []
 
     def dynamic(form: dict, tensors: list) -> tuple[list, list]:
@@ -462,8 +555,12 @@ def export(mod: Any, args: tuple, kwargs: dict | None = None, *, dynamic_shapes:
     return ExportedProgram(recorded, (args, kwargs or {}))
 
 
+_MOST_OF_EXAMPLES = 16 << 20
+
+
 def save(ep: ExportedProgram, f: Any, *, extra_files: dict | None = None) -> None:
-    """Writes a program to a path or an open file; `extra_files`: texts or bytes by name, which load() gives back.
+    """Writes a program to a path or an open file, with its example inputs, if they have no more than 16 MiB; `extra_files`: texts or
+    bytes by name, which load() gives back.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -474,6 +571,12 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: dict | None = None) -> Non
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+    if ep.example_inputs is not None:
+        tensors = [t.detach() for t in ep._recorded.tensors_of(*ep.example_inputs)]
+        if sum(t.numel() * t.element_size() for t in tensors) <= _MOST_OF_EXAMPLES:
+            file = _io.BytesIO()
+            _save_tensors(tensors, file)
+            ep._recorded.program.set_metadata("examples", _base64.b64encode(file.getvalue()).decode())
     ep._recorded.save(f, extra_files)
 
 
@@ -485,7 +588,15 @@ def load(f: Any, *, extra_files: dict | None = None) -> ExportedProgram:
     Traceback (most recent call last):
     OSError: cannot open 'no such file': No such file or directory...
     """
-    return ExportedProgram(_Recorded.load(f, extra=extra_files))
+    recorded = _Recorded.load(f, extra=extra_files)
+    text, examples = recorded.program.metadata().get("examples"), None
+    if text is not None:
+        try:
+            tensors = _load_tensors(_io.BytesIO(_base64.b64decode(text, validate=True)), map_location=recorded.program.device())
+            examples = recorded.arguments(tensors) if recorded.program.fits(tensors) else None
+        except Exception:  # a hostile file may hold anything
+            raise OSError("load: the file says nothing sensible about the example inputs of its program") from None
+    return ExportedProgram(recorded, examples)
 
 
 def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> _ProgramModule:

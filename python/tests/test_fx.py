@@ -366,3 +366,18 @@ def test_make_fx():
             make_fx(*args, **options)(x)
     with pytest.raises(TypeError, match="in a tree"):
         make_fx(lambda x: x[0])([x])
+
+
+def test_shapes_of_values():
+    from arete.fx.passes.shape_prop import ShapeProp, TensorMetadata
+
+    program = arete.fx.symbolic_trace(lambda x: (x.to(arete.bfloat16).split(2), x.shape[0])[0][1] + 1)
+    y = ShapeProp(program).propagate(arete.ones(4, 3))
+    assert y.shape == (2, 3)
+    shown = {node.name: node.meta.get("tensor_meta") for node in program.graph.nodes}
+    assert shown["x"] == TensorMetadata(arete.Size([4, 3]), arete.float32, False, (3, 1), arete.contiguous_format, False, {})
+    assert [t.shape for t in shown["split"]] == [(2, 3), (2, 3)] and shown["add"].dtype is arete.bfloat16
+    assert {n.name: n.meta["type"] for n in program.graph.nodes}["split"] is tuple
+    pictures = arete.fx.symbolic_trace(arete.nn.Identity())
+    ShapeProp(pictures).propagate(arete.ones(1, 2, 3, 3, device="meta").contiguous(memory_format=arete.channels_last))
+    assert {n.meta["tensor_meta"].memory_format for n in pictures.graph.nodes} == {arete.channels_last}

@@ -156,6 +156,92 @@ def test_trees_views_and_writes_in_place():
         f(x, pair, scale=4.0)
 
 
+def written_afterwards(x):
+    y = x.contiguous()
+    x.mul_(2)
+    y[0] += 1
+    return y, x
+
+
+COPIES = {"contiguous": lambda x: x.contiguous().view(-1), "reshape": lambda x: x.reshape(-1), "flatten": lambda x: x.flatten(),
+          "to": lambda x: x.to(x.dtype, memory_format=arete.contiguous_format).view(-1),
+          "channels_last": lambda x: x.contiguous(memory_format=arete.channels_last).permute(0, 2, 3, 1).view(-1),
+          "transposed": lambda x: x.transpose(1, 2).contiguous().view(-1), "sizes": lambda x: x.contiguous().view_as(x).expand(x.shape),
+          "written": written_afterwards}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_that_are_none_with_what_was_recorded(name):
+    f = COPIES[name]
+    plain = arete.randn(2, 3, 4, 5)
+    given = [plain, plain.clone(memory_format=arete.channels_last), plain.transpose(1, 2).clone().transpose(1, 2)]
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return f(x)
+
+    for k, example in enumerate(given):
+        traced = arete.jit.trace(f, example)
+        ep = arete.export.export(Net(), (example,))
+        for run in (traced, reloaded(traced), ep.module(), ep.run_decompositions().module(), make_fx(f)(example)):
+            for x in given:
+                results = [(*arete.utils._pytree.tree_leaves(g(y)), y) for g in (f, run) for y in [x.clone()]]
+                for wanted, got in zip(*results, strict=True):
+                    assert same(wanted, got) and wanted.stride() == got.stride(), (k, traced.graph)
+
+
+def test_sizes_of_one_and_others_are_one_program():
+    f = lambda x: x.t().contiguous().view(-1)  # noqa: E731, contiguous() gives what it gets where a size is 1
+    traced = arete.jit.trace(f, arete.ones(3, 1))
+    for x in (arete.randn(3, 1), arete.randn(1, 4), arete.randn(5, 4), arete.randn(4, 5).t()):
+        assert same(traced(x), f(x))
+
+
+def test_dtypes_that_are_asked_for_hold_under_autocast():
+    net = nn.Linear(4, 4)
+    f = lambda x: net(x).to(arete.float32)  # noqa: E731
+    x = arete.randn(2, 4)
+    traced = arete.jit.trace(f, x)
+    with arete.autocast("cpu", dtype=arete.bfloat16):
+        assert same(traced(x), f(x)) and traced(x).dtype == arete.float32
+    x.requires_grad_()
+    wanted, got = (arete.autograd.grad(g(x).sum(), [x, net.weight]) for g in (f, traced))
+    assert all(map(arete.equal, wanted, got))
+    assert traced.code.count("to(") == 1 and "to(" not in arete.jit.trace(lambda x: x.to(x.device) + 1, x.detach()).code
+
+
+def test_graphs_name_copies_as_torch_does():
+    graph = make_fx(lambda x: x.double().clone().t().contiguous().to(arete.float64))(arete.ones(2, 3))
+    aten = arete.ops.aten
+    assert [n.target for n in graph.graph.nodes if n.op == "call_function"] == [
+        aten._to_copy.default, aten.clone.default, aten.t.default, aten.contiguous.default, aten.to.dtype]
+    assert "aten._to_copy.default(x_1, dtype=arete.float64)" in graph.code
+    last = make_fx(lambda x: x.contiguous(memory_format=arete.channels_last))(arete.ones(1, 2, 3, 4))
+    assert "memory_format=arete.channels_last)" in last.code and last(arete.ones(1, 2, 3, 4)).stride() == (24, 1, 8, 2)
+
+
+def test_files_with_former_names_of_operators(tmp_path):
+    f = arete.jit.trace(lambda x: (x.clamp(min=-0.5), x.clone().clamp_(max=0.5)), arete.ones(3))
+    f.save(tmp_path / "new")
+    with zipfile.ZipFile(tmp_path / "new") as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    program = json.loads(entries["program.json"])
+    # As they were saved when each limit was an operator.
+    program["schemas"].update({f"clamp_{limit}": f"clamp_{limit}(Tensor self, Scalar {limit}) -> Tensor" for limit in ("min", "max")})
+    del program["schemas"]["clamp"]
+    for call in program["calls"]:
+        if call.get("op") == "clamp":
+            limit = "max" if call.get("form") == "in_place" else "min"
+            tensor, *limits = call["args"]
+            call.update(op=f"clamp_{limit}", args=[tensor, limits[limit == "max"]])
+    with zipfile.ZipFile(tmp_path / "old", "w") as file:
+        for name, data in entries.items():
+            file.writestr(name, json.dumps(program) if name == "program.json" else data)
+    old, x = arete.jit.load(tmp_path / "old"), arete.tensor([-1.0, 0.25, 1.0])
+    assert same(old(x), f(x)) and old(x)[0].tolist() == [-0.5, 0.25, 1.0]
+    assert same(reloaded(old)(x), f(x)) and "clamp_min" not in old.code
+
+
 def test_inputs_by_name():
     f = arete.jit.trace(lambda a, b: a - b, (arete.ones(2), arete.ones(2)))
     assert f(b=arete.ones(2), a=arete.zeros(2)).tolist() == [-1, -1]
@@ -302,8 +388,9 @@ def test_what_cannot_be_recorded_says_so():
         arete.jit.trace(lambda x: {x}, x)
     with pytest.raises(TypeError, match="is traced, not int"):
         arete.jit.trace(3, x)
+    assert arete.jit.trace(lambda x: {"a": [x]}, x, strict=False)(x)["a"][0] is x
     with pytest.raises(NotImplementedError):
-        arete.jit.trace(net, x, strict=False)
+        arete.jit.trace(net, x, optimize=True)
     with pytest.raises(RuntimeError, match="must be given"):
         arete.jit.trace(net)
     assert net.weight.shape == weight.shape
@@ -489,10 +576,40 @@ def test_script_of_modules():
     scripted.double()
     assert scripted(x.double()).dtype == arete.float64
     assert same(copy.deepcopy(scripted).eval()(x.double()), net.eval()(x.double()))
+    frozen = arete.jit.freeze(scripted.eval())  # it was recorded in training mode alone
     with pytest.raises(RuntimeError, match="not since its mode"):
-        arete.jit.freeze(scripted.eval())  # it was recorded in training mode alone
+        frozen.code  # noqa: B018
     wanted = scripted(x.double())
-    assert same(arete.jit.freeze(scripted)(x.double()), wanted.detach())
+    assert same(frozen(x.double()), wanted.detach()) and same(arete.jit.freeze(scripted)(x.double()), wanted.detach())
+
+
+def test_modules_are_frozen_before_they_are_called(tmp_path):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.version = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), 3
+
+        def forward(self, x):
+            return self.body(x) * self.version
+
+        def halves(self, x):
+            return self.forward(x) / 2
+
+    net, x = Net().eval(), arete.randn(4, 2)
+    wanted = net(x).detach()
+    frozen = arete.jit.freeze(arete.jit.script(net), preserved_attrs=["version", "halves"])
+    assert not list(frozen.state_dict()) and not list(frozen.parameters()) and frozen.version == 3
+    with arete.no_grad():
+        net.body[0].weight.zero_()
+    assert same(frozen(x), wanted) and same(frozen.halves(x), wanted / 2) and not frozen(x).requires_grad
+    assert not hasattr(frozen, "body") and len(frozen(x[:1])) == 1
+    frozen.save(tmp_path / "net")
+    for again in (arete.jit.load(tmp_path / "net"), copy.deepcopy(frozen), pickle.loads(pickle.dumps(frozen))):
+        assert same(again(x[:1]), frozen(x[:1]))
+    assert frozen.double()(x.double()).dtype == arete.float64
+    called = arete.jit.script(net)
+    called(x)
+    assert "batch_norm" in arete.jit.optimize_for_inference(called).code
 
 
 def test_script_refuses_branches_on_values():
@@ -508,8 +625,10 @@ def test_script_refuses_branches_on_values():
 
 def test_names_of_jit(monkeypatch):
     assert not arete.jit.is_scripting() and not arete.jit.is_tracing()
-    with pytest.raises(AttributeError, match="fork"):
-        arete.jit.fork  # noqa: B018
+    f = arete.jit.script(lambda x: arete.jit.wait(arete.jit.fork(lambda y: y * 2, x)) + x)
+    assert f(arete.ones(2)).tolist() == [3, 3]
+    with pytest.raises(ZeroDivisionError):
+        arete.jit.fork(lambda: 1 / 0)
     monkeypatch.setenv("PYTORCH_JIT", "0")
     assert arete.jit.trace(len, 1) is len and arete.jit.script(len) is len
 
@@ -558,7 +677,7 @@ def test_export_says_what_does_not_fit():
     with pytest.raises(NotImplementedError):
         arete.export.export(Loop(), args, strict=True)
     with pytest.raises(NotImplementedError):
-        2 * n
+        n * n
     with pytest.raises(ValueError):
         arete.export.Dim("n", min=3, max=2)
 
@@ -838,6 +957,125 @@ def test_decompositions(tmp_path):
         ep.run_decompositions(decompose_custom_triton_ops=True)
     module = arete.export.unflatten(ep)
     assert same(module(x), net(x)) and module.state_dict().keys() == net.state_dict().keys()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_batch_norms_in_training_are_taken_apart(dtype):
+    net = nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.ReLU(), nn.BatchNorm2d(3, affine=False, track_running_stats=False))
+    net = net.to(getattr(arete, dtype))
+    x = arete.randn(4, 1, 5, 5).to(getattr(arete, dtype))
+    ep = arete.export.export(net, (x,), dynamic_shapes=({0: arete.export.Dim("n", min=2)},))
+    apart = ep.run_decompositions()
+    called = [n.target for n in apart.graph.nodes if n.op == "call_function"]
+    assert arete.ops.aten.batch_norm.default not in called and arete.ops.aten.lerp_.default in called
+    assert apart.graph_signature.buffers_to_mutate.keys() == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    found = []
+    for program in (ep, apart):
+        with arete.no_grad():
+            for k, v in net.state_dict().items():
+                v.copy_(before[k])
+        module = program.module()
+        y = module(x[:3])
+        gradients = arete.autograd.grad(y.float().square().sum(), list(net.parameters()))
+        found.append((y, *gradients, *(v.clone() for v in net.buffers())))
+    for a, b in zip(*found, strict=True):
+        tolerance = 2e-2 if dtype == "bfloat16" else 1e-4
+        arete.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    evaluated = arete.export.export(net.eval(), (x,)).run_decompositions()
+    assert arete.ops.aten.batch_norm.default in [n.target for n in evaluated.graph.nodes]
+    arete.testing.assert_close(evaluated.module()(x), net(x))
+
+
+def test_graphs_have_torchs_order_of_arguments():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.norm = nn.Embedding(5, 4, padding_idx=1), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            y = F.elu(self.norm(self.embed(x)), 0.5)
+            return y[:, 1:3], y[arete.tensor([1, 0])], self.embed(x[::2])
+
+    net, x = Net().eval(), arete.tensor([4, 2, 1])
+    ep, aten = arete.export.export(net, (x,)), arete.ops.aten
+    calls = {n.target: n for n in ep.graph.nodes if n.op == "call_function"}
+    assert {aten.embedding.default, aten.batch_norm.default, aten.elu.default, aten.slice.Tensor} <= calls.keys()
+    assert [str(a) for a in calls[aten.batch_norm.default].args[1:5]] == [f"{k}_norm_{n}" for k, n in (
+        ("p", "weight"), ("p", "bias"), ("b", "running_mean"), ("b", "running_var"))]
+    state = [t for _, t, _, _ in ep._recorded.program.state()]
+    for got, wanted in zip(ep.graph_module(*state, x), net(x), strict=True):
+        arete.testing.assert_close(got, wanted)
+    seen = []
+
+    def norm(input, weight, bias, running_mean, running_var, *more):  # noqa: A002
+        seen.append((weight is net.norm.weight, running_var is net.norm.running_var))
+        return aten.batch_norm.default(input, weight, bias, running_mean, running_var, *more)
+
+    other = ep.run_decompositions({aten.batch_norm.default: norm, aten.embedding.default: lambda weight, x, *_: weight[x]})
+    assert seen == [(True, True)] and aten.embedding.default not in [n.target for n in other.graph.nodes]
+    for got, wanted in zip(other.module()(x), net(x), strict=True):
+        arete.testing.assert_close(got, wanted)
+
+
+def test_sizes_that_follow_from_others():
+    class Net(nn.Module):
+        def forward(self, x, y):
+            n, half = y.shape[0], x.shape[0] // 2
+            return (y[:, None] * y).view(n * n), x.view(half, 2)[: half - 1], x[half:]
+
+    half, n = arete.export.Dim("half", max=9), arete.export.Dim("n")
+    ep = arete.export.export(Net(), (arete.randn(6), arete.randn(3)), dynamic_shapes=({0: 2 * half}, {0: n}))
+    file = io.BytesIO()
+    arete.export.save(ep, file)
+    file.seek(0)
+    loaded = arete.export.load(file)
+    assert same(loaded.example_inputs[0], ep.example_inputs[0]) and loaded.example_inputs[1] == {}
+    x, y = arete.randn(14), arete.randn(5)
+    again = ep.run_decompositions()
+    for program in (ep, loaded, again, loaded.run_decompositions()):
+        assert same(program.module()(x, y), Net()(x, y))
+        assert same(program.graph_module(x, y), Net()(x, y))
+        assert {k: (v.lower, v.upper) for k, v in program.range_constraints.items()} == {"half": (1, 9), "n": (1, None)}
+    with pytest.raises(ValueError, match=r"input 'x' at dimension 0 to be 2\*half, but got 7"):
+        ep.module()(x[:7], y)
+    with pytest.raises(ValueError, match="to be <= 18, but got 20"):
+        ep.module()(arete.randn(20), y)
+    assert repr(half * 3 - 1) == "3*half - 1" and (2 * half).max == 18
+    for wrong in (lambda: half * n, lambda: half * -1, lambda: half + 0.5):
+        with pytest.raises(NotImplementedError, match="products with positive integers"):
+            wrong()
+    with pytest.raises(ValueError, match="none of those that the dynamic size 'half' gives"):
+        arete.export.export(Net(), (arete.randn(7), arete.randn(3)), dynamic_shapes=({0: 2 * half}, {0: n}))
+
+
+def test_dynamic_shapes_of_any_number_of_arguments():
+    class Net(nn.Module):
+        def forward(self, first, *rest):
+            return first + sum(rest)
+
+    n = arete.export.Dim("n")
+    args, more = (arete.ones(3),) * 3, (arete.ones(5),) * 3
+    for said in (({0: n}, ({0: n}, {0: n})), ({0: n}, {0: n}, {0: n}), {"first": {0: n}, "rest": ((n,), (n,))}):
+        assert arete.export.export(Net(), args, dynamic_shapes=said).module()(*more).tolist() == [3] * 5
+    class Any(nn.Module):
+        def forward(self, *x):
+            return x[0] * 2
+
+    for said in ((({0: n},),), ((n,),), {"x": ({0: n},)}):
+        assert arete.export.export(Any(), args[:1], dynamic_shapes=said).module()(more[0]).tolist() == [2] * 5
+
+
+def test_hostile_examples(tmp_path):
+    ep = arete.export.export(nn.ReLU(), (arete.ones(2),))
+    for text in ("?", "QUJD", ""):
+        ep._recorded.program.set_metadata("examples", text)
+        ep._recorded.save(tmp_path / "p")
+        if text:
+            with pytest.raises(OSError, match="nothing sensible about the example inputs"):
+                arete.export.load(tmp_path / "p")
+        else:
+            assert arete.export.load(tmp_path / "p").example_inputs is None
 
 
 def test_packed_sequences_of_fixed_lengths():

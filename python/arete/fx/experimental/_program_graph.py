@@ -9,7 +9,8 @@ from typing import Any
 from ... import ops
 from ..._higher_order_ops import cond, while_loop
 from ..._operators import _ops
-from ..._program import _DTYPES, argument_of, next_mark
+from ..._operators._layouts import channels_last, channels_last_3d, contiguous_format, preserve_format
+from ..._program import _DTYPES, argument_of, next_mark, places_of_sizes
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
@@ -48,6 +49,37 @@ def _target(name: str, in_place: bool) -> Callable:
     if getattr(ops._aten(op), "_records", None) == getattr(_ops, op)._records:
         return getattr(getattr(ops.aten, op), overload or "default")
     return getattr(_ops, op)
+
+
+# Numbers of orders of memory, as records have them.
+_CONTIGUOUS, _PRESERVE, _CHANNELS_LAST = range(3)
+
+
+def _copy(op: str, x: Any, given: dict, is_here: bool, dtype: Any, rank: int) -> tuple[Callable, tuple, dict]:
+    """torch's call of what gives x, of this dtype and rank, in another dtype, device or order of memory. `is_here`: all tensors of
+    the program are on one device."""
+    order = given["memory_format"]
+    kwargs = {"memory_format": (contiguous_format, preserve_format, channels_last if rank == 4 else channels_last_3d)[order]}
+    if order == (_CONTIGUOUS if op == "contiguous" else _PRESERVE):
+        kwargs = {}
+    if op == "contiguous":
+        return ops.aten.contiguous.default, (x,), kwargs
+    if op == "to":
+        return ops.aten.to.dtype, (x, given["dtype"]), kwargs
+    if is_here and given["dtype"] is dtype:
+        return ops.aten.clone.default, (x,), kwargs
+    return ops.aten._to_copy.default, (x,), {"dtype": given["dtype"], **({} if is_here else {"device": given["device"]}), **kwargs}
+
+
+# What torch gives its arguments in another order, or by other names: its overload, our names in its order, and what follows them.
+_IN_TORCHS_ORDER: dict[str, tuple[Callable, str, tuple]] = {
+    "batch_norm": (ops.aten.batch_norm.default, "input weight bias running_mean running_var training momentum eps", (True,)),
+    "instance_norm": (ops.aten.instance_norm.default, "input weight bias running_mean running_var use_input_stats momentum eps", (True,)),
+    "embedding": (ops.aten.embedding.default, "weight input padding_idx scale_grad_by_freq sparse", ()),
+    "slice": (ops.aten.slice.Tensor, "self dim start end step", ()), "index": (ops.aten.index.Tensor, "self indices", ()),
+    "index_put": (ops.aten.index_put.default, "self indices values accumulate", ()), "elu": (ops.aten.elu.default, "self alpha", ()),
+    "copy": (ops.aten.copy.default, "self src", ()),
+}
 
 
 def _gives_several(schema: str) -> bool:
@@ -92,12 +124,14 @@ class Writer:
                 raise NotImplementedError(f"a graph of operators cannot have a call of an autograd.Function ({call['op']})")
         self._schemas = j["schemas"]
         self._declared = {op: _declared(schema) for op, schema in j["schemas"].items()}
-        self._places = {k: next((i, d) for i, x in enumerate(j["inputs"]) for d, e in enumerate(x["shape"]) if e == [[1, k]])
-                        for k in range(len(j["symbols"]))}
+        self._places = places_of_sizes(j)
         self._first = [len(j["inputs"]) + len(j["constants"])]
+        self._is_on_one_device = {a["device"] for call in self._calls for a in call["args"] if a and "device" in a} <= {j["device"]}
+        self._dtypes = {k: _DTYPES[x["dtype"]] for k, x in enumerate(j["inputs"])}
         self._whole_numbers = {k for k, x in enumerate(j["inputs"]) if not _has_gradient(x)}
         for call in self._calls:
             results = call.get("results", ())
+            self._dtypes.update((self._first[-1] + r, _DTYPES[x["dtype"]]) for r, x in enumerate(results))
             self._whole_numbers.update(self._first[-1] + r for r, x in enumerate(results) if not _has_gradient(x))
             self._first.append(self._first[-1] + len(results))
 
@@ -126,6 +160,16 @@ class Writer:
         while args and (args[-1] is None or not isinstance(args[-1], (Node, list)) and defaults.get(names[len(args) - 1], ...) == args[-1]):
             args.pop()
         target, name = _target(op, form == "in_place"), op.partition(".")[0].strip("_") + "_" * (form == "in_place")
+        if op in ("to_copy", "to", "contiguous"):
+            target, args, kwargs = _copy(op, given[0], dict(zip(names, given)), self._is_on_one_device,
+                                         self._dtypes.get(call["args"][0]["tensor"]), len(call["results"][0]["shape"]))
+            name = target._opname.strip("_")
+        elif op in _IN_TORCHS_ORDER and form == "call" and all(v is None for n, v in zip(names, given) if n in ("max_norm", "out")):
+            target, order, more = _IN_TORCHS_ORDER[op]
+            by_name = {n: defaults.get(n) if v is None else v for n, v in zip(names, given)}
+            args, kwargs = [by_name[n] for n in order.split()] + list(more), {}
+            if op == "embedding" and args[2] is None:
+                args[2] = -1  # none
         node = graph.create_node("call_function", target, tuple(args), kwargs, name)
         if form == "in_place":
             return k + 1  # what it wrote into is the value that it was
@@ -175,8 +219,11 @@ class Writer:
 
     def _size(self, graph: Graph, values: dict, s: int) -> Node:
         if ("size", s) not in values:
-            place, dim = self._places[s]
-            values["size", s] = graph.call_function(ops.aten.sym_size.int, (values[place], dim), name="sym_size_int")
+            place, dim, factor, offset = self._places[s]
+            size = graph.call_function(ops.aten.sym_size.int, (values[place], dim), name="sym_size_int")
+            if offset:
+                size = graph.call_function(operator.sub, (size, offset))
+            values["size", s] = size if factor == 1 else graph.call_function(operator.floordiv, (size, factor))
         return values["size", s]
 
     # ---- cond and while_loop: Note [Control flow in programs]
