@@ -204,7 +204,7 @@ std::vector<int64_t> sizes_of(const Body& body, const std::vector<Tensor>& input
                   ValueError("program", dimension(i, d) + "equal to " + std::to_string(expected) +
                                             ", but got " + std::to_string(n))
                       .hint("it was the same size as " + from[s] +
-                    ", or followed from the same one, when the program was recorded"));
+                            ", or followed from the same one, when the program was recorded"));
     }
   }
   return sizes;

@@ -1058,6 +1058,7 @@ def test_dynamic_shapes_of_any_number_of_arguments():
     args, more = (arete.ones(3),) * 3, (arete.ones(5),) * 3
     for said in (({0: n}, ({0: n}, {0: n})), ({0: n}, {0: n}, {0: n}), {"first": {0: n}, "rest": ((n,), (n,))}):
         assert arete.export.export(Net(), args, dynamic_shapes=said).module()(*more).tolist() == [3] * 5
+
     class Any(nn.Module):
         def forward(self, *x):
             return x[0] * 2

@@ -53,7 +53,7 @@ class ShapeProp(Interpreter):
 
     def __init__(self, gm: Any, fake_mode: Any = None) -> None:
         if fake_mode is not None:
-            raise NotImplementedError("ShapeProp: graphs run with the tensors that they are given: for sizes alone those of the device meta")
+            raise NotImplementedError("ShapeProp: graphs run with the tensors that they are given: for sizes alone with those of meta")
         super().__init__(gm)
 
     def run_node(self, n: Node) -> Any:
