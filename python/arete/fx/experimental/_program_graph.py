@@ -8,8 +8,7 @@ from typing import Any
 
 from ... import ops
 from ..._higher_order_ops import cond, while_loop
-from ..._operators import _ops
-from ..._operators._layouts import channels_last, channels_last_3d, contiguous_format, preserve_format
+from ..._operators import _ops, channels_last, channels_last_3d, contiguous_format, preserve_format
 from ..._program import _DTYPES, argument_of, next_mark, places_of_sizes
 from ..graph import Graph
 from ..graph_module import GraphModule

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import _C
-from ..._operators._layouts import channels_last, channels_last_3d, contiguous_format
+from ..._operators import channels_last, channels_last_3d, contiguous_format
 from ..interpreter import Interpreter
 from ..node import Node
 
