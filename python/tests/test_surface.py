@@ -85,8 +85,9 @@ def test_functions_of_networks():
 
 
 def test_building_blocks_are_hidden_but_can_be_called():
+    recorded = {"contiguous", "to"}  # calls of recorded programs, of methods that are written by hand
     for name in with_surface("internal"):
-        assert not hasattr(arete, name) and not hasattr(arete.Tensor, name), name
+        assert not hasattr(arete, name) and hasattr(arete.Tensor, name) == (name in recorded), name
     x = arete.tensor([3.0, -1.0])
     assert arete._ops.squared_error(x, arete.zeros(2)).tolist() == [9.0, 1.0]
 
