@@ -360,6 +360,7 @@ def test_a_mesh():
             "DeviceMesh((2,), 'cpu', stride=(1,))")
         assert mesh == dist.init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp")) != part
         for error, f in [(RuntimeError, mesh.get_group), (KeyError, lambda: mesh["x"]), (KeyError, lambda: mesh["tp", "dp"]),
+                         (RuntimeError, lambda: mesh["dp", "dp"]),
                          (KeyError, lambda: mesh.get_group("x")), (RuntimeError, mesh.get_local_rank),
                          (RuntimeError, lambda: dist.init_device_mesh("cpu", (16,))),
                          (RuntimeError, lambda: dist.init_device_mesh("cuda:0", (8,))),

@@ -243,9 +243,11 @@ class DeviceMesh:
         at = [self._dims_of(name) for name in names]
         dims = [d for own in at for d in own]
         if len(set(dims)) != len(dims):
-            raise KeyError(f"Invalid mesh_dim_names {names}: each dimension of {self.mesh_dim_names} once")
+            raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed: each dimension of {self.mesh_dim_names} once")
         here = self._coordinate or [0] * self.ndim
         steps = [math.prod(self._shape[d + 1:]) for d in range(self.ndim)]
+        if any(steps[before[-1]] < steps[after[-1]] for before, after in zip(at, at[1:])):  # those of 1 are in any
+            raise KeyError(f"Invalid mesh_dim_names {names}: in the order of {self.mesh_dim_names}")
         places = [sum(here[d] * steps[d] for d in range(self.ndim) if d not in dims)]
         for d in dims:
             places = [p + i * steps[d] for p in places for i in range(self._shape[d])]

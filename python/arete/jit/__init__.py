@@ -653,7 +653,11 @@ def fork(func: Callable, *args: Any, **kwargs: Any) -> _Future:
 
 
 def wait(future: _Future) -> Any:
-    """The result of a future that fork() gave."""
+    """The result of a future that fork() gave.
+
+    >>> arete.jit.wait(arete.jit.fork(max, 3, 5))
+    5
+    """
     return future.wait()
 
 
