@@ -923,8 +923,9 @@ def put_together(rank, size):
     x = torch.ones(2) * (rank + 1)
     dist.all_reduce(x, group=both.get_group("both"))
     turned = m["tp", "shards"]
-    out = [x, both.shape, both.mesh_dim_names, both["both"].size(), m["both"] == flat, both.get_local_rank("both"), turned.shape,
-           turned.mesh_dim_names, turned.get_local_rank("shards"), m["shards"]._get_root_mesh() == m, m["shards"]._flatten("shards").size()]
+    out = [x, both.shape, both.mesh_dim_names, both["both"].size(), m["both"].mesh.equal(flat.mesh), both.get_local_rank("both"),
+           turned.shape, turned.mesh_dim_names, turned.get_local_rank("shards"), m["shards"]._get_root_mesh() == m,
+           m["shards"]._flatten("shards").size()]
     group = dist.new_group(list(range(size)), group_desc="all")
     op = dist.P2POp(dist.isend, x, group=group, group_peer=(rank + 1) % size)
     return out + [group.group_desc, dist.new_group(list(range(size))).group_desc, dist.group.WORLD.group_desc, op.peer,
