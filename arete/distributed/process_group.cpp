@@ -1,6 +1,7 @@
 #include "arete/distributed/process_group.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "arete/core/modes.h"
 #include "arete/device/cuda.h"
@@ -209,6 +210,8 @@ WorkPtr ProcessGroup::run(CollectiveKind kind, const std::vector<Tensor>& in,
   check_rank(name,
              kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter ? "src" : "dst",
              root);
+  ARETE_CHECK(std::isfinite(op.factor), ValueError(name, "PREMUL_SUM has no factor")
+                                            .hint("_make_nccl_premul_sum(factor) gives it one"));
   std::optional<DType> dtype;
   std::optional<Device> device;
   for (const auto* list : {&in, &out})

@@ -543,6 +543,8 @@ def test_a_world_of_one():
         assert x._version > version and x.is_leaf
         y = arete.ones(2)
         dist.all_reduce(y, dist._make_nccl_premul_sum(0.5))
+        with pytest.raises(ValueError, match="PREMUL_SUM has no factor"):
+            dist.all_reduce(y, dist.ReduceOp.PREMUL_SUM)
         assert y.tolist() == [0.5, 0.5]
         assert dist.group.WORLD.size() == 1 and dist.get_backend() == "store" and dist.get_node_local_rank(3) == 3
         group = dist.new_group()

@@ -602,6 +602,9 @@ def test_modules_are_frozen_before_they_are_called(tmp_path):
     with arete.no_grad():
         net.body[0].weight.zero_()
     assert same(frozen(x), wanted) and same(frozen.halves(x), wanted / 2) and not frozen(x).requires_grad
+    assert arete.jit.optimize_for_inference(frozen, ["halves"]) is frozen
+    with pytest.raises(AttributeError, match="has not kept"):
+        arete.jit.optimize_for_inference(frozen, ["body"])
     assert not hasattr(frozen, "body") and len(frozen(x[:1])) == 1
     frozen.save(tmp_path / "net")
     for again in (arete.jit.load(tmp_path / "net"), copy.deepcopy(frozen), pickle.loads(pickle.dumps(frozen))):

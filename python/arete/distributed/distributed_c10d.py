@@ -26,8 +26,9 @@ DistError, DistBackendError, DistNetworkError, DistStoreError = (_C.DistError, _
 for _one in (GradBucket, Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError,
              DistBackendError, DistNetworkError, DistStoreError):
     _one.__module__ = "arete.distributed"
-for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM")):
+for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
     setattr(ReduceOp, _name, ReduceOp(_number))
+ReduceOp.PREMUL_SUM = ReduceOp(8, float("inf"))  # a name to compare with, which no call takes
 ReduceOp.RedOpType = ReduceOp  # which torch tells apart
 
 

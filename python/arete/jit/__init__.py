@@ -638,7 +638,12 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     >>> len(arete.jit.optimize_for_inference(net).state_dict())
     0
     """
-    return mod if _builtins.isinstance(mod, _FrozenRecord) else freeze(mod, other_methods)
+    if not _builtins.isinstance(mod, _FrozenRecord):
+        return freeze(mod, other_methods)
+    gone = [name for name in other_methods or () if name not in mod._preserved]
+    if gone:
+        raise AttributeError(f"jit.optimize_for_inference(): freeze(preserved_attrs=) has not kept {gone}")
+    return mod
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> _Future:

@@ -53,14 +53,14 @@ class AsyncSaveResponse:
 
 
 class FileSystemWriter:
-    """Where a checkpoint is written: a folder, which all processes reach. Files are durable before the index is written, with
-    sync_files=False, too, and an older checkpoint in the folder is replaced then, or with overwrite=False is an error.
-    `cache_staged_state_dict`: async_save() copies into the memory of the copies before, which have been written then."""
+    """Where a checkpoint is written: a folder, which all processes reach. Files are always durable before the index is written, and an
+    older checkpoint in the folder is replaced then, or with overwrite=False is an error. `cache_staged_state_dict`: async_save() copies
+    into the memory of the copies before, which have been written then."""
 
     def __init__(self, path: Any, single_file_per_rank: bool = True, sync_files: bool = True, thread_count: int = 1,
                  per_thread_copy_ahead: int = 10_000_000, cache_staged_state_dict: bool = False, overwrite: bool = True) -> None:
-        if not single_file_per_rank:
-            raise NotImplementedError("FileSystemWriter: each process writes one file")
+        if not single_file_per_rank or not sync_files:
+            raise NotImplementedError("FileSystemWriter: each process writes one file, which is durable")
         self.path, self.overwrite = os.fspath(path), overwrite
         self._stager = BlockingAsyncStager(cache_staged_state_dict)
 
