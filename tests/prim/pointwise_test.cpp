@@ -304,6 +304,18 @@ void check_contraction(DType dtype, const std::function<Value(Value, Value, Valu
         << want.f << "\n"
         << program->text();
   }
+  if (scalars == 7) return;
+  // In the place of an operand.
+  const View place = views[scalars & 1 ? scalars & 2 ? 2 : 1 : 0];
+  backend_under_test().pointwise({program.get(), views, {&place, 1}, {}});
+  for (int64_t i = 0; i < n; ++i) {
+    T a, b;
+    std::memcpy(&a, place.data + i * int64_t(sizeof(T)), sizeof(T));
+    std::memcpy(&b, to.data + i * int64_t(sizeof(T)), sizeof(T));
+    ASSERT_TRUE(std::memcmp(&a, &b, sizeof(T)) == 0 || (std::isnan(a) && std::isnan(b)))
+        << a << " in place, " << b << "\n"
+        << program->text();
+  }
 }
 
 TEST(Pointwise, contraction_is_what_the_program_says) {
@@ -330,6 +342,72 @@ TEST(Pointwise, contraction_is_what_the_program_says) {
 }
 
 /// Bits at random.
+// What one step gives and the next one takes.
+TEST(Pointwise, arithmetic_of_two_steps_is_rounded_twice) {
+  std::mt19937_64 rng(12);
+  using Two = std::function<Value(Value, Value)>;
+  const Two first[] = {[](Value a, Value b) { return a + b; },
+                       [](Value a, Value b) { return a - b; },
+                       [](Value a, Value b) { return a * b; }, [](Value a, Value) { return a * a; },
+                       [](Value a, Value b) { return a / b; }};
+  const Two second[] = {
+      [](Value r, Value c) { return r + c; }, [](Value r, Value c) { return r - c; },
+      [](Value r, Value c) { return c - r; }, [](Value r, Value c) { return r * c; },
+      [](Value r, Value c) { return r / c; }, [](Value r, Value c) { return c / r; },
+      [](Value r, Value) { return r * r; },   [](Value r, Value) { return r + r; },
+      [](Value r, Value) { return r - r; }};
+  for (int scalars = 0; scalars < 8; ++scalars)
+    for (const Two& f : first)
+      for (const Two& g : second)
+        for (DType dtype : {kFloat32, kFloat64}) {
+          // Programs one after the other keep the roundings of each.
+          const auto part = [&](const Two& two) {
+            return expr::trace(
+                [&](std::span<const Value> v) { return std::vector{two(v[0], v[1])}; },
+                std::vector<DType>(2, dtype), {}, {{dtype}});
+          };
+          const auto form = [one = part(f), two = part(g)](Value a, Value b, Value c) {
+            const Value in[] = {a, b};
+            const Value middle[] = {a.builder()->inline_program(*one, in, {})[0], c};
+            return a.builder()->inline_program(*two, middle, {})[0];
+          };
+          if (dtype == kFloat32)
+            check_contraction<float>(dtype, form, scalars, rng);
+          else
+            check_contraction<double>(dtype, form, scalars, rng);
+        }
+}
+
+// Two results, of which one takes the place of what the other is computed from.
+TEST(Pointwise, steps_before_an_output_in_place) {
+  const auto program = expr::trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] + v[1], (v[0] - v[1]) / v[1], (v[0] + 1.0) / (v[0] - v[1])};
+      },
+      std::vector<DType>(2, kFloat32), {}, {});
+  constexpr int64_t n = 300;
+  for (int in_place = 0; in_place < 3; ++in_place) {
+    GuardedBuffer a(kFloat32, Shape{n}), b(kFloat32, Shape{n});
+    std::deque<GuardedBuffer> others;
+    a.fill([](IntList i) { return double(i[0]) + 0.5; });
+    b.fill([](IntList i) { return double(3 * i[0]) + 1; });
+    View outputs[3];
+    for (int k = 0; k < 3; ++k)
+      outputs[k] = k == in_place ? a.view() : others.emplace_back(kFloat32, Shape{n}).view();
+    const View inputs[] = {a.view(), b.view()};
+    backend_under_test().pointwise({program.get(), inputs, outputs, {}});
+    for (int64_t i = 0; i < n; ++i) {
+      const float x = float(i) + 0.5f, y = float(3 * i + 1);
+      const float want[] = {x + y, (x - y) / y, (x + 1) / (x - y)};
+      for (int k = 0; k < 3; ++k) {
+        float got;
+        std::memcpy(&got, outputs[k].data + i * 4, 4);
+        ASSERT_EQ(got, want[k]) << "output " << k << " at " << i << ", " << in_place;
+      }
+    }
+  }
+}
+
 void fill_integers(GuardedBuffer& t, std::mt19937_64& rng) {
   for (IndexWalk w(t.layout().sizes); w; ++w) {
     const uint64_t bits = rng();

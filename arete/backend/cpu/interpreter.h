@@ -60,6 +60,7 @@ struct CodeKey {
   /// what they are of; to all of these f16 and bf16 as stored.
   kernels::KMonoid monoid = kernels::kNumKMonoids;
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
+  int16_t given = -1;          ///< an instruction that Frame::set_given() has the values of
   bool operator==(const CodeKey&) const = default;
 
   static constexpr size_t kMaxUniform = 32;  // inputs beyond have a value for each element
@@ -104,6 +105,7 @@ struct Code {
     uint16_t slot;
     uint16_t factor;    // another, which the first is still to be multiplied by, or kNone
     bool squares;       // instead, the square of their difference is meant
+    bool from_number;   // what is subtracted is one number
     bool numbers_only;  // what is NaN counts as 0
     bool opposites;     // the opposite is meant, -x or ~x
     DType halves;       // f16 or bf16: not converted yet; else f32
@@ -118,11 +120,17 @@ struct Code {
   std::vector<Cell> cells;
   std::vector<Result> results;  // one per output if the key says `values`
   int n_inputs = 0, n_outputs = 0, n_slots = 0;
+  uint16_t given = kNone;  // the slot of what is given
   size_t register_bytes = 0;
   int64_t block = kMaxBlock;  ///< elements that one run may have at most
   uint32_t reads = 0;         ///< bit k & 31: input k may be read
   double cost = 1;            ///< of one element, in additions
 };
+
+/// Rough costs in additions of f32.
+double cost_of(expr::Op op);
+/// The bits of a number as kernels read it from a cell.
+uint64_t cell_bits(expr::Type type, expr::Literal v);
 
 /// The code of `program` for `key`, made at the first request. Thread-safe.
 const Code& code_for(const expr::Program& program, const CodeKey& key);
@@ -142,6 +150,11 @@ class Frame {
   void set_output(int k, void* p) { slots_[size_t(code_.n_inputs + k)] = p; }
   void** input_slot(int k) { return &slots_[size_t(k)]; }
   void** output_slot(int k) { return &slots_[size_t(code_.n_inputs + k)]; }
+  /// The values of the instruction that the key calls given.
+  void set_given(const void* p) { slots_[code_.given] = const_cast<void*>(p); }
+  /// Where result k, which must be computed and not left to who accumulates it, is put instead of a
+  /// register.
+  void set_result(int k, void* p) { slots_[code_.results[size_t(k)].slot] = p; }
   const void* result(int k) const { return slots_[code_.results[size_t(k)].slot]; }
   /// What the result is still to be multiplied by, or `squares` says how; or null.
   const void* factor(int k) const {

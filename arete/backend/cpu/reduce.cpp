@@ -77,6 +77,8 @@ Accumulation::Accumulation(Monoid of, kernels::KType t) : monoid(kernels::KMonoi
     product_cols = table.product_cols[t];
     square_rows = table.square_rows[t];
     square_cols = table.square_cols[t];
+    deviation_rows = table.deviation_rows[t];
+    deviation_cols = table.deviation_cols[t];
   }
   combine = table.reduce_cols[m][a];
   ARETE_ASSERT(rows && cols && combine);

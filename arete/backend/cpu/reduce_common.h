@@ -21,9 +21,10 @@ struct Accumulation {
   kernels::ReduceKernel opposite_rows = nullptr, opposite_cols = nullptr;  ///< of -x or ~x
   kernels::PairKernel product_rows = nullptr, product_cols = nullptr;      ///< of products
   kernels::PairKernel square_rows = nullptr, square_cols = nullptr;  ///< of differences' squares
-  kernels::ReduceKernel combine;                                     ///< columns of accumulators
-  DType dtype;                                                       ///< of an accumulator
-  size_t size;  ///< of an accumulator, in bytes
+  kernels::PairKernel deviation_rows = nullptr, deviation_cols = nullptr;  ///< those from a number
+  kernels::ReduceKernel combine;  ///< columns of accumulators
+  DType dtype;                    ///< of an accumulator
+  size_t size;                    ///< of an accumulator, in bytes
   size_t value_size;
 
   /// What the key of a program must say for its results to be accumulated by add_rows(),
@@ -37,19 +38,20 @@ struct Accumulation {
   /// Rows and columns of the frame's result number k, from element `at` on.
   void add_rows(void* acc, const Frame& frame, int k, int64_t n_rows, int64_t n) const {
     if (const void* factors = frame.factor(k))
-      (frame.code().results[size_t(k)].squares ? square_rows : product_rows)(acc, frame.result(k),
-                                                                             factors, n_rows, n, n);
+      pair_rows(frame.code().results[size_t(k)])(acc, frame.result(k), factors, n_rows, n, n);
     else
       rows_of(frame, k)(acc, frame.result(k), n_rows, n, n);
   }
   void add_cols(void* acc, const Frame& frame, int k, int64_t n_rows, int64_t n,
                 int64_t at = 0) const {
-    const size_t each = is_half(frame.code().results[size_t(k)].halves) ? 2 : value_size;
+    const Code::Result& r = frame.code().results[size_t(k)];
+    const size_t each = is_half(r.halves) ? 2 : value_size;
     const auto* values = static_cast<const std::byte*>(frame.result(k)) + size_t(at) * each;
     if (const void* factors = frame.factor(k))
-      (frame.code().results[size_t(k)].squares ? square_cols : product_cols)(
-          acc, values, static_cast<const std::byte*>(factors) + size_t(at) * value_size, n_rows, n,
-          n);
+      pair_cols(r)(
+          acc, values,
+          static_cast<const std::byte*>(factors) + (r.from_number ? 0 : size_t(at) * value_size),
+          n_rows, n, n);
     else
       cols_of(frame.code(), k)(acc, values, n_rows, n, n);
   }
@@ -69,6 +71,18 @@ struct Accumulation {
 
  private:
   static bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }
+  kernels::PairKernel pair_rows(const Code::Result& r) const {
+    return !r.squares          ? product_rows
+           : !r.from_number    ? square_rows
+           : is_half(r.halves) ? kernels::table().half_deviation_rows[int(r.halves)]
+                               : deviation_rows;
+  }
+  kernels::PairKernel pair_cols(const Code::Result& r) const {
+    return !r.squares          ? product_cols
+           : !r.from_number    ? square_cols
+           : is_half(r.halves) ? kernels::table().half_deviation_cols[int(r.halves)]
+                               : deviation_cols;
+  }
   kernels::ReduceKernel rows_of(const Frame& frame, int k) const {
     const Code::Result& r = frame.code().results[size_t(k)];
     return is_half(r.halves) ? (r.opposites ? kernels::table().opposite_half_rows

@@ -372,7 +372,8 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
 // and the row is not short.
 bool TileRunner::goes_by_rows(const Tiling& tiling, const Code& code) const {
   constexpr int64_t kShortest = 32;
-  if (tiling.extents[0] < kShortest || !code.results.empty()) return false;
+  if (tiling.extents[0] < kShortest || !code.results.empty() || code.given != Code::kNone)
+    return false;
   size_t moved = 0;
   for (const SmallVector<Port, 8>* ports : {&inputs_, &outputs_})
     for (const Port& p : *ports) {

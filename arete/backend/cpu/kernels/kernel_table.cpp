@@ -52,6 +52,7 @@ static_assert(int(prim::Monoid::sum) == m_sum && int(prim::Monoid::prod) == m_pr
   void fill_convert_##target(KernelTable&);  \
   void fill_division_##target(KernelTable&); \
   void fill_halves_##target(KernelTable&);   \
+  void fill_joined_##target(KernelTable&);   \
   void fill_math_##target(KernelTable&);     \
   void fill_reduce_##target(KernelTable&);   \
   void fill_move_##target(KernelTable&);
@@ -72,6 +73,7 @@ namespace {
     fill_convert_##target(t);    \
     fill_division_##target(t);   \
     fill_halves_##target(t);     \
+    fill_joined_##target(t);     \
     fill_math_##target(t);       \
     fill_reduce_##target(t);     \
     fill_move_##target(t);       \

@@ -116,6 +116,17 @@ using Kernel = void (*)(void* out, const void* a, const void* b, const void* c, 
 /// Variants of binary kernels: which operands are vectors and which scalars.
 enum Variant : int { vv, vs, sv, kNumVariants };
 
+/// Arithmetic on floats, of an operand and another one.
+enum KArithmetic : int {
+  a_add,
+  a_sub,
+  a_sub_from,  ///< b - a
+  a_mul,
+  a_div,     ///< as the second of two only
+  a_square,  ///< as the second of two only: a * a
+  kNumArithmetics
+};
+
 /// Reductions over a block of `rows` x `cols`, rows `stride` elements apart, into accumulators:
 /// per row or per column. The accumulator's type is accumulator_type().
 using ReduceKernel = void (*)(void* acc, const void* in, int64_t rows, int64_t cols,
@@ -164,6 +175,8 @@ struct KernelTable {
   Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
   // Of f16 and bf16 as they are stored, with scalars in f32; null where there is none.
   Kernel half_binary[kNumKOps][kNumKDTypes][kNumVariants];
+  // Of f32 and f64: second(first(a, b), c), each rounded. Bit 0: b is a scalar, bit 1: c.
+  Kernel joined[kNumArithmetics][kNumArithmetics][kNumKTypes][4];
   Kernel triple[kNumTriples][kNumKTypes][8];  // bit k: operand k is a scalar
   // By type compared; bit k: operand k is a scalar, of which a and b are not both.
   ChooseKernel choose[kNumComparisons][kNumKTypes][16];
@@ -195,6 +208,8 @@ struct KernelTable {
   PairKernel product_cols[kNumKTypes];
   PairKernel square_rows[kNumKTypes];  // of differences, of floating types
   PairKernel square_cols[kNumKTypes];
+  PairKernel deviation_rows[kNumKTypes];  // squares of differences from one number
+  PairKernel deviation_cols[kNumKTypes];
   ReduceKernel opposite_rows[kNumKTypes];  // least -x of floats, ~x of integers
   ReduceKernel opposite_cols[kNumKTypes];
   // Of f16 and bf16 as f32: sums, extremes, the least -x; null where there is none.
@@ -202,6 +217,8 @@ struct KernelTable {
   ReduceKernel half_cols[kNumKMonoids][kNumKDTypes];
   ReduceKernel opposite_half_rows[kNumKDTypes];
   ReduceKernel opposite_half_cols[kNumKDTypes];
+  PairKernel half_deviation_rows[kNumKDTypes];  // the number is an f32
+  PairKernel half_deviation_cols[kNumKDTypes];
   TransposeKernel transpose[17];              // by element size
   Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];                      // by element size: out[i] = a[2 * i]

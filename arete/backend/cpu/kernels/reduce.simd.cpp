@@ -257,6 +257,19 @@ struct Opposites {
   }
 };
 
+/// Squares of the differences from a number.
+template <class S>
+struct Deviations {
+  using Type = typename S::Type;
+  S of;
+  Type from;
+  template <int kLanes>
+  auto vector(int64_t i) const {
+    const auto d = of.template vector<kLanes>(i) - from;
+    return d * d;
+  }
+};
+
 /// Asks for what lies kAheadBytes behind elements [i, i + kCount).
 template <int kCount, class T>
 inline void fetch_ahead(const T* p, int64_t i) {
@@ -264,8 +277,9 @@ inline void fetch_ahead(const T* p, int64_t i) {
 }
 template <class S>
 inline constexpr int kElementBytes = int(sizeof(*S::p));
-template <class S>
-inline constexpr int kElementBytes<Opposites<S>> = kElementBytes<S>;
+template <template <class> class F, class S>
+requires requires(F<S> f) { f.of; }
+inline constexpr int kElementBytes<F<S>> = kElementBytes<S>;
 template <int kCount, class S>
 inline void fetch_ahead(S in, int64_t i) {
   if constexpr (requires { in.of; })
@@ -461,12 +475,28 @@ void pair_cols(void* acc, const void* in, const void* other, int64_t n_rows, int
   cols_of<Sum>(static_cast<double*>(acc),
                S<T>{static_cast<const T*>(in), static_cast<const T*>(other)}, n_rows, n, stride);
 }
+template <class S>
+inline Deviations<S> deviations(const void* in, const void* from) {
+  return {{static_cast<decltype(S::p)>(in)}, *static_cast<const typename S::Type*>(from)};
+}
+template <class S>
+void deviation_rows(void* acc, const void* in, const void* from, int64_t n_rows, int64_t n,
+                    int64_t stride) {
+  rows_of<Sum>(static_cast<double*>(acc), deviations<S>(in, from), n_rows, n, stride);
+}
+template <class S>
+void deviation_cols(void* acc, const void* in, const void* from, int64_t n_rows, int64_t n,
+                    int64_t stride) {
+  cols_of<Sum>(static_cast<double*>(acc), deviations<S>(in, from), n_rows, n, stride);
+}
 template <class T>
 void put_pairs(KernelTable& t) {
   t.product_rows[kTypeOf<T>] = pair_rows<Products, T>;
   t.product_cols[kTypeOf<T>] = pair_cols<Products, T>;
   t.square_rows[kTypeOf<T>] = pair_rows<Squares, T>;
   t.square_cols[kTypeOf<T>] = pair_cols<Squares, T>;
+  t.deviation_rows[kTypeOf<T>] = deviation_rows<Values<T>>;
+  t.deviation_cols[kTypeOf<T>] = deviation_cols<Values<T>>;
 }
 #if defined(__AVX2__) && defined(__F16C__)
 template <class M, bool kBrain, class A>
@@ -489,6 +519,8 @@ void put_halves(KernelTable& t, int d) {
   t.half_cols[m_max][d] = half_cols<Max, kBrain, float>;
   t.opposite_half_rows[d] = opposite_half_rows<kBrain>;
   t.opposite_half_cols[d] = opposite_half_cols<kBrain>;
+  t.half_deviation_rows[d] = deviation_rows<Halves<kBrain>>;
+  t.half_deviation_cols[d] = deviation_cols<Halves<kBrain>>;
 }
 #endif
 
