@@ -141,6 +141,32 @@ FusedSpec pivoted_norm(DType dtype, int64_t length) {
   return spec;
 }
 
+/// Mean, then the mean square of the differences from it.
+FusedSpec two_pass_norm(DType dtype, int64_t length, bool turned) {
+  const DType f = dtype == kFloat64 ? kFloat64 : kFloat32;
+  const double n = double(length);
+  FusedSpec spec;
+  spec.n_inputs = 1;
+  spec.n_outputs = 2;
+  spec.stages.push_back(stage(Kind::reduce, {0}, {dtype}, {f},
+                              [](auto v) { return std::vector<Value>{v[0] * 1.0}; }));
+  spec.stages.push_back(
+      stage(Kind::row, {~0}, {f}, {f}, [n](auto v) { return std::vector<Value>{v[0] * (1 / n)}; }));
+  spec.stages.push_back(stage(Kind::reduce, {0, ~1}, {dtype, f}, {f}, [turned](auto v) {
+    const Value d = turned ? v[1] - v[0] : v[0] - v[1];
+    return std::vector<Value>{d * d};
+  }));
+  spec.stages.push_back(stage(Kind::row, {~2}, {f}, {f}, [n](auto v) {
+    return std::vector<Value>{expr::rsqrt(v[0] * (1 / n) + 0.25)};
+  }));
+  spec.stages.push_back(stage(Kind::store, {0, ~1, ~3}, {dtype, f, f}, {dtype},
+                              [](auto v) { return std::vector<Value>{(v[0] - v[1]) * v[2]}; }));
+  spec.stages.push_back(stage(
+      Kind::store_row, {~3}, {f}, {kFloat32}, [](auto v) { return std::vector<Value>{v[0]}; },
+      Monoid::sum, 1));
+  return spec;
+}
+
 double combine(Monoid m, double a, double b) {
   if (m == Monoid::sum) return a + b;
   if (m == Monoid::max) return std::max(a, b);
@@ -210,9 +236,9 @@ std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& sp
         }
       }
       if (s.kind == Kind::reduce)
-        for (double a : acc) {
+        for (size_t k = 0; k < n; ++k) {
           Literal l;
-          l.f = double(float(a));
+          l.f = s.program->outputs()[k].dtype == kFloat64 ? acc[k] : double(float(acc[k]));
           values.push_back(l);
         }
     }
@@ -357,6 +383,29 @@ TEST(Fused, layer_norm) {
       check(layer_norm(dtype, numel_of(inner)), space, outer, in, out,
             std::span<const Literal>(&eps, 1));
     }
+}
+
+// Short rows, some that have a group together, and those of several tiles; the last group is not
+// whole. One after the other, apart, and across.
+TEST(Fused, deviations) {
+  std::mt19937_64 rng(11);
+  for (const int64_t length : {5, 300, 768, 1024, 3000, 9000})
+    for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
+      for (int layout = 0; layout < 3; ++layout) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length) + " " +
+                     std::to_string(layout));
+        set_num_threads(1 + layout);
+        const Shape space{3, 13, length};
+        const Layout x = layout == 0   ? Layout(space)
+                         : layout == 1 ? Layout(space, {14 * (length + 3), length + 3, 1})
+                                       : Layout(space, {1, 3, 39});
+        std::vector<GuardedBuffer> in, out;
+        in.emplace_back(dtype, x).fill([&](IntList) { return 3 + double(rng() % 1000) / 500; });
+        out.emplace_back(dtype, x);
+        out.emplace_back(kFloat32, row_sizes(space, 2));
+        check(two_pass_norm(dtype, length, layout == 1), space, 2, in, out);
+        if (testing::Test::HasFatalFailure()) return;
+      }
 }
 
 // Of odd lengths and distances, in all operands alike or not, with a weight that all rows share.

@@ -25,7 +25,8 @@ using Kind = FusedStage::Kind;
 // Note [Rows on the CPU]
 // Rows are worked on in groups, all stages of a group before the next group, so that its data stay
 // in cache. What a group is depends on the layout:
-//   single   one long row; its values are cells of the element-wise programs
+//   single   one long row, or some that are a tile each; its values are cells of the element-wise
+//            programs
 //   batch    several short rows, one tile [rows][elements]
 //   columns  the data run fastest from row to row: a strip of rows, tiles [elements][rows]
 // In the last two, row values are arrays; element-wise programs read them spread to the tile's
@@ -33,12 +34,17 @@ using Kind = FusedStage::Kind;
 enum class Mode : uint8_t { single, batch, columns };
 
 constexpr int64_t kShortRow = 256;       // rows up to this length are batched
+constexpr int64_t kSeveralRows = 4096;   // elements that several longer rows have together, at most
 constexpr int64_t kStrip = 256;          // rows of a strip
 constexpr int64_t kWideStrip = 1 << 17;  // elements of a strip of more rows
 // Rows of so few elements together, or of some more where they have many values, are joined by
 // those of the next dimension: more would be packed for it at a loss.
 constexpr int64_t kFewElements = 128, kSomeElements = 1024;
 constexpr size_t kFewValues = 4;  // row values that are cheap to spread
+// Values that cost so much are kept for later stages where the second cache has room for a group's.
+constexpr double kCostly = 8;
+constexpr int64_t kMostKept = 1 << 16;
+constexpr size_t kKeptSize = 4;  // they are of f32
 
 /// A value per row of a group.
 struct RowValue {
@@ -62,7 +68,27 @@ struct Stage {
   SmallVector<int, 8> inputs;   // operands of the nest; -1: a row value
   SmallVector<int, 4> outputs;  // operands of the nest
   SmallVector<Accumulation, 2> accumulations;
+  int keeps = -1;     // a result that later stages are given
+  int given_by = -1;  // the stage that keeps what this one is given
+  int given = -1;     // and which of its instructions that is
 };
+
+/// Whether instruction y of stage b computes what instruction x of stage a does.
+bool same_value(const FusedStage& a, int x, const FusedStage& b, int y) {
+  const expr::Instruction &i = a.program->code()[size_t(x)], &j = b.program->code()[size_t(y)];
+  if (i.op != j.op || i.type != j.type) return false;
+  if (i.op == expr::Op::input) {
+    const size_t k = size_t(i.index), l = size_t(j.index);
+    return a.inputs[k] == b.inputs[l] && a.program->inputs()[k] == b.program->inputs()[l];
+  }
+  if (i.op == expr::Op::constant) return i.value.i == j.value.i;
+  if (i.index != j.index) return false;
+  for (size_t k = 0; k < i.operand.size(); ++k)
+    if ((i.operand[k] < 0) != (j.operand[k] < 0) ||
+        (i.operand[k] >= 0 && !same_value(a, i.operand[k], b, j.operand[k])))
+      return false;
+  return true;
+}
 
 class Fusion {
  public:
@@ -76,6 +102,7 @@ class Fusion {
     stages_.reserve(args.spec->stages.size());
     for (const FusedStage& s : args.spec->stages)
       if (s.kind != Kind::reduce_columns) add_stage(s);
+    find_kept();
   }
 
   int64_t rows() const { return rows_; }
@@ -117,6 +144,33 @@ class Fusion {
       if (spec.kind == Kind::reduce) s.accumulations.emplace_back(spec.monoid, *spec.program, k);
     }
     if (spec.kind == Kind::reduce) s.key = Accumulation::key(spec.monoid);
+  }
+
+  // Costly values that were accumulated, and that later stages compute again: exponentials that
+  // are divided by their sum.
+  void find_kept() {
+    for (size_t from = 0; from + 1 < stages_.size(); ++from) {
+      Stage& maker = stages_[from];
+      if (maker.spec->kind != Kind::reduce) continue;
+      const expr::Program::Output& result = maker.spec->program->outputs()[0];
+      const expr::Instruction& root = maker.spec->program->code()[size_t(result.value)];
+      if (root.type != expr::Type::f32 || expr::arity_of(root.op) == 0 ||
+          cost_of(root.op) < kCostly || result.dtype != DType::f32)
+        continue;
+      for (size_t to = from + 1; to < stages_.size(); ++to) {
+        Stage& reader = stages_[to];
+        if (!reader.by_element || reader.given >= 0) continue;
+        const auto code = reader.spec->program->code();
+        for (size_t y = 0; y < code.size(); ++y)
+          if (code[y].op == root.op &&
+              same_value(*maker.spec, result.value, *reader.spec, int(y))) {
+            maker.keeps = 0;
+            reader.given = int(y);
+            reader.given_by = int(from);
+            break;
+          }
+      }
+    }
   }
 
   // Moves a dimension of the nest forward.
@@ -167,6 +221,8 @@ class Fusion {
     if (joins(row_dim_)) row_dims_ = 2;
   }
 
+  /// Whether a group has several rows that are a tile each.
+  bool by_tiles() const { return mode_ == Mode::single && group_ > 1; }
   // Whether a stage by element has a row's value as one number, if that is its input i.
   bool is_number(size_t i) const { return mode_ == Mode::single && i < CodeKey::kMaxUniform; }
   bool is_row(int d) const { return d >= row_dim_ && d < row_dim_ + row_dims_; }
@@ -195,6 +251,9 @@ class Fusion {
       switch (mode_) {
         case Mode::single:
           choose_extents(nest_, 0, inner_, block, extents);
+          if (row_dim_ >= 0 && inner_tiles(extents) == 1)
+            group_ =
+                std::clamp<int64_t>(kSeveralRows / elements_, 1, nest_.sizes[size_t(row_dim_)]);
           break;
         case Mode::batch:
           for (int d = 0; d < inner_; ++d) extents[size_t(d)] = nest_.sizes[size_t(d)];
@@ -218,8 +277,12 @@ class Fusion {
         }
       }
       const Tiling tiling(nest_, extents);
+      if (by_tiles() && std::ranges::count(tiling.access, Tiling::Access::packed) > 0) group_ = 1;
+      kept_ = (by_tiles() ? group_ : inner_tiles(tiling.extents)) * tiling.tile_numel();
+      if (kept_ > kMostKept) kept_ = 0;
       bool fits = true;
       for (Stage& s : stages_) {
+        s.key.given = int16_t(kept_ > 0 ? s.given : -1);
         s.key.uniform = 0;
         if (s.by_element)
           for (size_t i = 0; i < s.inputs.size(); ++i) {
@@ -230,7 +293,7 @@ class Fusion {
             if (uniform) s.key.uniform |= uint32_t(1) << i;
           }
         s.code = &code_for(*s.spec->program, s.key);
-        if (s.code->block < std::max(s.by_element ? tiling.tile_numel() : 1, group_)) {
+        if (s.code->block < (s.by_element ? tiling.tile_numel() : group_)) {
           block = std::min(block, s.code->block);
           fits = false;
         }
@@ -238,9 +301,25 @@ class Fusion {
       if (!fits) continue;
       groups_ = 1;
       for (int d = 0; d < nest_.rank; ++d)
-        if (!is_inner(d)) groups_ *= tiling.counts[size_t(d)];
+        if (!is_inner(d)) groups_ *= count_of(tiling, d);
       return tiling;
     }
+  }
+
+  /// Tiles that the elements of a group's rows are.
+  int64_t inner_tiles(const Extents& extents) const {
+    int64_t n = 1;
+    for (int d = 0; d < nest_.rank; ++d)
+      if (is_inner(d)) n *= (nest_.sizes[size_t(d)] + extents[size_t(d)] - 1) / extents[size_t(d)];
+    return n;
+  }
+  /// How much of a dimension of rows a group has, and how many such parts there are.
+  int64_t step_of(const Tiling& tiling, int d) const {
+    return by_tiles() && d == row_dim_ ? group_ : tiling.extents[size_t(d)];
+  }
+  int64_t count_of(const Tiling& tiling, int d) const {
+    const int64_t step = step_of(tiling, d);
+    return (nest_.sizes[size_t(d)] + step - 1) / step;
   }
 
   /// A stage as one thread runs it.
@@ -248,6 +327,7 @@ class Fusion {
     Running() {}                          // else all bytes are set to 0 first
     std::optional<TileRunner> tiles;      // by element
     std::optional<Frame> frame;           // by row
+    std::byte* kept = nullptr;            // the result that it keeps, of the elements of a group
     SmallVector<std::byte*, 4> gathered;  // row-wise inputs and outputs that are tensors
   };
 
@@ -271,6 +351,7 @@ class Fusion {
       Running& r = running[k];
       if (s.by_element) {
         r.tiles.emplace(tiling, *s.code, s.params, s.inputs, s.outputs, arena);
+        if (s.keeps >= 0 && kept_ > 0) r.kept = arena.take(size_t(kept_) * kKeptSize);
       } else {
         r.frame.emplace(*s.code, s.params, arena.take(s.code->register_bytes));
         for (size_t i = 0; i < s.inputs.size(); ++i)
@@ -290,25 +371,26 @@ class Fusion {
     }
     std::byte* acc = arena.take(size_t(group_) * 8 * std::max<size_t>(1, row_dtypes_.size()));
 
-    int64_t tiles = 1;
-    for (int d = 0; d < nest_.rank; ++d)
-      if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
+    int64_t tiles = inner_tiles(tiling.extents);
     // Groups of one tile follow each other as tiles do.
+    const bool follow = tiles == 1 && !by_tiles();
     std::optional<TileCursor> cursor;
-    if (tiles == 1) cursor.emplace(tiling, first);
+    if (follow) cursor.emplace(tiling, first);
     for (int64_t g = first; g < last; ++g) {
-      if (tiles > 1)
+      if (!follow)
         start_of_group(g, tiling, cursor);
       else if (g > first)
         cursor->next();
       const TileCursor& start = *cursor;
       int64_t n = 1;
-      for (int d = 0; d < nest_.rank; ++d)
+      if (by_tiles())
+        tiles = n = std::min(group_, nest_.sizes[size_t(row_dim_)] - start.start(row_dim_));
+      for (int d = 0; d < nest_.rank && !by_tiles(); ++d)
         if (is_row(d)) n *= start.extent(d);
       for (RowValue& v : values) v.is_spread = false;
       for (size_t k = 0; k < stages_.size(); ++k) {
         if (stages_[k].by_element) {
-          by_element(stages_[k], running[k], start, tiles, n, values, converters, acc);
+          by_element(stages_[k], running, k, start, tiles, n, values, converters, acc);
         } else {
           by_row(stages_[k], running[k], start, n, values);
         }
@@ -320,7 +402,7 @@ class Fusion {
     Extents low{}, high = nest_.sizes;
     for (int d = 0; d < nest_.rank; ++d) {
       if (is_inner(d)) continue;
-      const int64_t step = tiling.extents[size_t(d)], count = tiling.counts[size_t(d)];
+      const int64_t step = step_of(tiling, d), count = count_of(tiling, d);
       low[size_t(d)] = g % count * step;
       high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
       g /= count;
@@ -334,18 +416,19 @@ class Fusion {
     bool direct = true;
     int64_t run = int64_t(size_of(o.dtype));
     for (int d = row_dim_; group_ > 1 && d < row_dim_ + row_dims_; ++d) {
-      const int64_t rows = tiling.extents[size_t(d)];
+      const int64_t rows = step_of(tiling, d);
       direct &= rows == 1 || o.strides[size_t(d)] == run;
       run *= rows;
     }
     return direct ? nullptr : arena.take(size_t(group_) * size_of(o.dtype));
   }
   // One element for each row of a group, side by side in `buffer`.
-  void gather_rows(const TileCursor& at, int operand, std::byte* buffer, bool back) const {
+  void gather_rows(const TileCursor& at, int64_t n_rows, int operand, std::byte* buffer,
+                   bool back) const {
     const LoopNest::Operand& o = nest_.operands[size_t(operand)];
-    const int64_t size = int64_t(size_of(o.dtype)), n = at.extent(row_dim_),
-                  step = o.strides[size_t(row_dim_)],
-                  outer = row_dims_ == 2 ? at.extent(row_dim_ + 1) : 1;
+    const int64_t size = int64_t(size_of(o.dtype)),
+                  outer = row_dims_ == 2 ? at.extent(row_dim_ + 1) : 1, n = n_rows / outer,
+                  step = o.strides[size_t(row_dim_)];
     std::byte* memory = at.base(operand);
     for (int64_t i = 0; i < outer; ++i, buffer += n * size) {
       if (back)
@@ -356,60 +439,84 @@ class Fusion {
     }
   }
 
-  /// Row values to the shape of the tiles.
-  void spread(RowValue& v, int64_t n, int64_t elements) const {
-    if (v.is_spread) return;
+  /// The values of n rows from the first one on to the shape of their tile.
+  void spread(RowValue& v, int64_t first, int64_t n, int64_t elements) const {
+    if (v.is_spread && !by_tiles()) return;
     v.is_spread = true;
+    const std::byte* const data = v.data + size_t(first) * v.size;
     v.in_tile = elements == 1 ? v.data : v.spread;
     if (elements == 1) return;
     if (mode_ != Mode::columns) {
       const kernels::Kernel splat = kernels::table().splat[v.size];
       for (int64_t r = 0; r < n; ++r)
-        splat(v.spread + size_t(r * elements) * v.size, v.data + size_t(r) * v.size, nullptr,
-              nullptr, elements);
+        splat(v.spread + size_t(r * elements) * v.size, data + size_t(r) * v.size, nullptr, nullptr,
+              elements);
     } else {
       for (int64_t r = 0; r < elements; ++r)
-        copy_run(v.spread + size_t(r * n) * v.size, int64_t(v.size), v.data, int64_t(v.size), n,
+        copy_run(v.spread + size_t(r * n) * v.size, int64_t(v.size), data, int64_t(v.size), n,
                  v.size);
     }
   }
 
-  void by_element(const Stage& s, Running& r, const TileCursor& start, int64_t tiles, int64_t n,
+  void by_element(const Stage& s, std::vector<Running>& running, size_t number,
+                  const TileCursor& start, int64_t tiles, int64_t n,
                   SmallVector<RowValue, 8>& values, std::vector<std::unique_ptr<Frame>>& converters,
                   std::byte* acc) const {
+    Running& r = running[number];
     Frame& frame = r.tiles->frame();
-    const int64_t per_tile = start.n() / n;  // elements of a row in the first, largest tile
-    for (size_t i = 0; i < s.inputs.size(); ++i) {
-      if (s.inputs[i] >= 0) continue;
-      RowValue& v = values[size_t(~s.spec->inputs[i])];
-      if (!is_number(i)) spread(v, n, per_tile);
-      frame.set_input(int(i), is_number(i) ? v.data : v.in_tile);
-    }
+    const std::byte* const given = s.key.given >= 0 ? running[size_t(s.given_by)].kept : nullptr;
+    const int64_t tile_bytes = start.n() * int64_t(kKeptSize);
+    const int64_t in_tile = by_tiles() ? 1 : n;    // rows
+    const int64_t per_tile = start.n() / in_tile;  // elements of a row in the first, largest tile
     const bool reduces = s.spec->kind == Kind::reduce;
     const size_t stride = size_t(group_) * 8;
     for (size_t j = 0; j < s.accumulations.size(); ++j)
       s.accumulations[j].clear(acc + j * stride, n);
-    auto tile = [&](const TileCursor& cursor, bool first) {
-      r.tiles->run(cursor, first);
-      if (!reduces) return;
-      const int64_t elements = cursor.n() / n;
-      for (size_t j = 0; j < s.accumulations.size(); ++j) {
-        const Accumulation& a = s.accumulations[j];
-        if (mode_ == Mode::columns) {
-          a.add_cols(acc + j * stride, frame, int(j), elements, n);
-        } else {
-          a.add_rows(acc + j * stride, frame, int(j), n, elements);
-        }
+    // Before and after a tile, whose first row is that of the number.
+    const auto set_rows = [&](int64_t row) {
+      for (size_t i = 0; i < s.inputs.size(); ++i) {
+        if (s.inputs[i] >= 0) continue;
+        RowValue& v = values[size_t(~s.spec->inputs[i])];
+        if (!is_number(i)) spread(v, row, in_tile, per_tile);
+        frame.set_input(int(i), is_number(i) ? v.data + size_t(row) * v.size : v.in_tile);
       }
     };
-    if (tiles == 1) {
-      tile(start, true);
+    const auto set_kept = [&](int64_t t) {
+      if (r.kept) frame.set_result(s.keeps, r.kept + t * tile_bytes);
+      if (given) frame.set_given(given + t * tile_bytes);
+    };
+    const auto accumulate = [&](int64_t row, int64_t elements) {
+      if (!reduces) return;
+      for (size_t j = 0; j < s.accumulations.size(); ++j) {
+        const Accumulation& a = s.accumulations[j];
+        if (mode_ == Mode::columns)
+          a.add_cols(acc + j * stride, frame, int(j), elements, n);
+        else
+          a.add_rows(acc + j * stride + size_t(row) * a.size, frame, int(j), in_tile, elements);
+      }
+    };
+    if (by_tiles()) {
+      r.tiles->run_along(
+          start, row_dim_, n,
+          [&](int64_t t) {
+            set_rows(t);
+            set_kept(t);
+          },
+          [&](int64_t t) { accumulate(t, per_tile); });
     } else {
-      TileCursor cursor = start;
-      for (int64_t t = 0;;) {
-        tile(cursor, t == 0);
-        if (++t == tiles) break;
-        cursor.next();
+      set_rows(0);
+      const auto tile = [&](const TileCursor& cursor, int64_t t) {
+        set_kept(t);
+        r.tiles->run(cursor, t == 0);
+        accumulate(0, cursor.n() / in_tile);
+      };
+      tile(start, 0);
+      if (tiles > 1) {
+        TileCursor cursor = start;
+        for (int64_t t = 1; t < tiles; ++t) {
+          cursor.next();
+          tile(cursor, t);
+        }
       }
     }
     for (size_t j = 0; j < s.accumulations.size(); ++j) {
@@ -433,7 +540,7 @@ class Fusion {
       if (operand < 0) {
         frame.set_input(int(i), values[size_t(~s.spec->inputs[i])].data);
       } else if (std::byte* buffer = r.gathered[i]) {
-        gather_rows(start, operand, buffer, false);
+        gather_rows(start, n, operand, buffer, false);
         frame.set_input(int(i), buffer);
       } else {
         frame.set_input(int(i), start.base(operand));
@@ -454,7 +561,7 @@ class Fusion {
     for (int k = 0; k < n_results; ++k) {
       const int operand = s.outputs[size_t(k)];
       if (std::byte* buffer = r.gathered[s.inputs.size() + size_t(k)])
-        gather_rows(start, operand, buffer, true);
+        gather_rows(start, n, operand, buffer, true);
     }
   }
 
@@ -462,6 +569,7 @@ class Fusion {
   LoopNest nest_;
   int inner_ = 1, row_dim_ = -1, row_dims_ = 1;  // rows of a group are of one or two dimensions
   int64_t rows_ = 1, elements_ = 1, group_ = 1, groups_ = 1;
+  int64_t kept_ = 0;  // elements of a group, if results are kept
   Mode mode_ = Mode::single;
   std::vector<Stage> stages_;
   SmallVector<DType, 8> row_dtypes_;

@@ -59,6 +59,9 @@ class TileCursor {
   /// Index of the tile's first element along a dimension.
   int64_t start(int d) const { return position_[size_t(d)]; }
   std::byte* base(int operand) const { return bases_[size_t(operand)]; }
+  int64_t stride(int operand, int d) const {
+    return tiling_.nest->operands[size_t(operand)].strides[size_t(d)];
+  }
 
   /// Calls f for each row of the tile, which is along dimension 0, with pointers to it, one for
   /// each of `operands`.
@@ -113,6 +116,33 @@ class TileRunner {
 
   /// Runs the code on the cursor's tile. A caller that set inputs itself says so.
   void run(const TileCursor& cursor, bool inputs_changed = false);
+  /// Runs the code on n tiles that follow each other in dimension d, from the cursor's on, none of
+  /// whose operands is packed; calls before(k) and after(k) around that of tile k.
+  template <class Before, class After>
+  void run_along(const TileCursor& cursor, int d, int64_t n, Before&& before, After&& after) {
+    struct Moving {
+      void** slot;
+      std::byte* at;
+      int64_t step;
+    };
+    SmallVector<Moving, 8> moving;
+    const auto add = [&](const Port& p, void** slot) {
+      if (p.operand >= 0)
+        moving.push_back({slot, cursor.base(p.operand), cursor.stride(p.operand, d)});
+    };
+    for (size_t k = 0; k < inputs_.size(); ++k) add(inputs_[k], frame_.input_slot(int(k)));
+    for (size_t k = 0; k < outputs_.size(); ++k) add(outputs_[k], frame_.output_slot(int(k)));
+    for (int64_t k = 0; k < n; ++k) {
+      for (Moving& m : moving) {
+        *m.slot = m.at;
+        m.at += m.step;
+      }
+      before(k);
+      frame_.run_once();
+      frame_.run(cursor.n());
+      after(k);
+    }
+  }
   Frame& frame() { return frame_; }
 
  private:
