@@ -36,6 +36,7 @@ enum class Mode : uint8_t { single, batch, columns };
 constexpr int64_t kShortRow = 256;       // rows up to this length are batched
 constexpr int64_t kSeveralRows = 4096;   // elements that several longer rows have together, at most
 constexpr int64_t kStrip = 256;          // rows of a strip
+constexpr int64_t kFewRuns = 128;        // rows whose elements are worked on one by one, at least
 constexpr int64_t kWideStrip = 1 << 17;  // elements of a strip of more rows
 // Rows of so few elements together, or of some more where they have many values, are joined by
 // those of the next dimension: more would be packed for it at a loss.
@@ -266,6 +267,9 @@ class Fusion {
                             (elements_ * block <= kWideStrip &&
                              (rows_ >= 8 * block || rows_ * elements_ <= kWideStrip / 4));
           choose_group(wide ? block : std::min(kStrip, block), extents);
+          // Of a part of rows that lie side by side one element is a run of memory, several are
+          // not.
+          const Extents one = extents;
           int64_t room = block / group_;
           for (int d = row_dims_; d < row_dims_ + inner_ && room > 1; ++d) {
             const int64_t take = std::min(nest_.sizes[size_t(d)], room);
@@ -273,11 +277,14 @@ class Fusion {
             if (take < nest_.sizes[size_t(d)]) break;
             room /= take;
           }
+          if (group_ >= kFewRuns && packs(extents) && !packs(one)) extents = one;
           break;
         }
       }
       const Tiling tiling(nest_, extents);
-      if (by_tiles() && std::ranges::count(tiling.access, Tiling::Access::packed) > 0) group_ = 1;
+      const bool packed = packs(extents);
+      if (packed && by_tiles()) group_ = 1;
+      along_ = mode_ == Mode::columns && inner_ == 1 && !packed && extents[size_t(row_dims_)] == 1;
       kept_ = (by_tiles() ? group_ : inner_tiles(tiling.extents)) * tiling.tile_numel();
       if (kept_ > kMostKept) kept_ = 0;
       bool fits = true;
@@ -306,6 +313,9 @@ class Fusion {
     }
   }
 
+  bool packs(const Extents& extents) const {
+    return std::ranges::count(Tiling(nest_, extents).access, Tiling::Access::packed) > 0;
+  }
   /// Tiles that the elements of a group's rows are.
   int64_t inner_tiles(const Extents& extents) const {
     int64_t n = 1;
@@ -503,6 +513,9 @@ class Fusion {
             set_kept(t);
           },
           [&](int64_t t) { accumulate(t, per_tile); });
+    } else if (along_) {
+      set_rows(0);
+      r.tiles->run_along(start, row_dims_, tiles, set_kept, [&](int64_t) { accumulate(0, 1); });
     } else {
       set_rows(0);
       const auto tile = [&](const TileCursor& cursor, int64_t t) {
@@ -569,7 +582,8 @@ class Fusion {
   LoopNest nest_;
   int inner_ = 1, row_dim_ = -1, row_dims_ = 1;  // rows of a group are of one or two dimensions
   int64_t rows_ = 1, elements_ = 1, group_ = 1, groups_ = 1;
-  int64_t kept_ = 0;  // elements of a group, if results are kept
+  int64_t kept_ = 0;    // elements of a group, if results are kept
+  bool along_ = false;  // a tile is one element of each row, where it lies
   Mode mode_ = Mode::single;
   std::vector<Stage> stages_;
   SmallVector<DType, 8> row_dtypes_;

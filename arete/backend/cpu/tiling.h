@@ -6,6 +6,7 @@
 #include <span>
 
 #include "arete/backend/cpu/arena.h"
+#include "arete/backend/cpu/fetch.h"
 #include "arete/backend/cpu/interpreter.h"
 #include "arete/prim/loop_nest.h"
 
@@ -59,6 +60,10 @@ class TileCursor {
   /// Index of the tile's first element along a dimension.
   int64_t start(int d) const { return position_[size_t(d)]; }
   std::byte* base(int operand) const { return bases_[size_t(operand)]; }
+  /// Bytes of an element.
+  int64_t size(int operand) const {
+    return int64_t(size_of(tiling_.nest->operands[size_t(operand)].dtype));
+  }
   int64_t stride(int operand, int d) const {
     return tiling_.nest->operands[size_t(operand)].strides[size_t(d)];
   }
@@ -123,18 +128,23 @@ class TileRunner {
     struct Moving {
       void** slot;
       std::byte* at;
-      int64_t step;
+      int64_t step, ahead;  // bytes to ask for
     };
+    constexpr int64_t kAhead = 4;  // tiles
     SmallVector<Moving, 8> moving;
     const auto add = [&](const Port& p, void** slot) {
-      if (p.operand >= 0)
-        moving.push_back({slot, cursor.base(p.operand), cursor.stride(p.operand, d)});
+      if (p.operand < 0) return;
+      // What goes on in the next tile is seen by the hardware.
+      const int64_t step = cursor.stride(p.operand, d), bytes = cursor.n() * cursor.size(p.operand);
+      const bool apart = p.access == Tiling::Access::direct && step > 2 * bytes;
+      moving.push_back({slot, cursor.base(p.operand), step, apart ? bytes : 0});
     };
     for (size_t k = 0; k < inputs_.size(); ++k) add(inputs_[k], frame_.input_slot(int(k)));
     for (size_t k = 0; k < outputs_.size(); ++k) add(outputs_[k], frame_.output_slot(int(k)));
     for (int64_t k = 0; k < n; ++k) {
       for (Moving& m : moving) {
         *m.slot = m.at;
+        if (m.ahead > 0) fetch_lines(m.at + kAhead * m.step, m.ahead);
         m.at += m.step;
       }
       before(k);
