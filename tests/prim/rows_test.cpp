@@ -3,6 +3,7 @@
 
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
+#include "tests/prim/program_reference.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/test_device.h"
 
@@ -58,6 +59,50 @@ TEST(AddRows, SameBitsForAnyNumberOfThreads) {
     set_num_threads(before);
     EXPECT_EQ(out.values(), expected.values());
   }
+}
+
+// Runs of equal indices are added up in f32, whatever their length and that of the rows, and
+// rounded once.
+TEST(AddRows, RunsOfHalves) {
+  std::mt19937_64 rng(2);
+  for (DType dtype : {kFloat16, kBFloat16, kFloat32})
+    for (int64_t width : {1, 7, 8, 19, 64, 100}) {
+      constexpr int64_t n = 60, rows = 20;
+      GuardedBuffer src(dtype, Shape{rows, width}), index(kInt64, Shape{n}),
+          source(kInt64, Shape{n}), out(dtype, Shape{11, width});
+      src.fill([&](IntList) { return double(rng() >> 11) * 0x1p-53 - 0.5; });
+      out.fill([&](IntList) { return double(rng() % 64) / 8; });
+      // Of one, of two, of three and so on.
+      for (int64_t i = 0, run = 0, left = 1; i < n; ++i, --left) {
+        if (left == 0) left = ++run + 1;
+        index.set_at<int64_t>(Shape{i}, run);
+        source.set_at<int64_t>(Shape{i}, int64_t(rng() % rows));
+      }
+      std::vector<float> want;
+      for (IndexWalk w(Shape{11, width}); w; ++w) {
+        float sum = float(out.get(*w));
+        for (int64_t i = 0; i < n; ++i)
+          if (index.at<int64_t>(Shape{i}) == (*w)[0])
+            sum += float(src.get(Shape{source.at<int64_t>(Shape{i}), (*w)[1]}));
+        want.push_back(sum);
+      }
+      prim::AddRowsArgs args{out.view(), index.view(), src.view()};
+      args.source = source.view();
+      args.sorted = true;
+      backend_under_test().add_rows(args);
+      EXPECT_TRUE(out.guards_intact());
+      size_t at = 0;
+      for (IndexWalk w(Shape{11, width}); w; ++w, ++at) {
+        GuardedBuffer rounded(dtype, Shape{1});
+        rounded.set(Shape{0}, double(want[at]));
+        // In this order on CPUs.
+        if (test_device().is_cpu())
+          ASSERT_EQ(out.get(*w), rounded.get(Shape{0}))
+              << name_of(dtype) << " " << width << " " << to_string(*w);
+        else
+          ASSERT_EQ(mismatch(out.get(*w), double(want[at]), dtype, 12, 16), "");
+      }
+    }
 }
 
 }  // namespace

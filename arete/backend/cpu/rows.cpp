@@ -84,16 +84,19 @@ class RowEntries {
   /// there is one.
   template <class A>
   bool add_three(A* to, int64_t so, int64_t i, int64_t width) const {
-    if constexpr (std::is_same_v<A, T> && (std::is_same_v<T, float> || std::is_same_v<T, double>)) {
-      if (so != 1 || step_ != 1 || factors_) return false;
+    if constexpr (std::is_same_v<A, C> && (std::is_same_v<A, float> || std::is_same_v<A, double>)) {
+      const kernels::KernelTable& table = kernels::table();
+      const kernels::Kernel kernel = !std::is_same_v<A, T> ? table.half_add_three[int(dtype_of<T>)]
+                                     : std::is_same_v<A, float> ? table.add_three[kernels::t_f32]
+                                                                : table.add_three[kernels::t_f64];
+      if (!kernel || so != 1 || step_ != 1 || factors_) return false;
       const T* from[3];
       for (int64_t k = 0; k < 3; ++k) {
         const int64_t row = source_ ? source_[i + k] : i + k;
         if (uint64_t(row) >= uint64_t(count_) || row == left_out_) return false;
         from[k] = rows_ + row * stride_;
       }
-      constexpr auto type = std::is_same_v<T, float> ? kernels::t_f32 : kernels::t_f64;
-      kernels::table().add_three[type](to, from[0], from[1], from[2], width);
+      kernel(to, from[0], from[1], from[2], width);
       return true;
     } else {
       return false;
@@ -145,9 +148,18 @@ void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, I
       if constexpr (std::is_same_v<C, T>) {
         add_run(out, wo);
       } else {
-        for (int64_t j = 0; j < width; ++j) sums[size_t(j)] = C(out[j * wo]);
-        add_run(sums.data(), 1);
-        for (int64_t j = 0; j < width; ++j) out[j * wo] = T(sums[size_t(j)]);
+        C* const to = sums.data();
+        const kernels::KernelTable& table = kernels::table();
+        constexpr int d = int(dtype_of<T>);
+        if (wo == 1)
+          table.load[d](to, out, nullptr, nullptr, width);
+        else
+          for (int64_t j = 0; j < width; ++j) to[j] = C(out[j * wo]);
+        add_run(to, 1);
+        if (wo == 1)
+          table.store[d](out, to, nullptr, nullptr, width);
+        else
+          for (int64_t j = 0; j < width; ++j) out[j * wo] = T(to[j]);
       }
     }
   });

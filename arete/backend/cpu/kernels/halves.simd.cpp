@@ -85,6 +85,29 @@ void half_binary(void* out, const void* a, const void* b, const void*, int64_t n
   __builtin_memcpy(o + i, r, rest);
 }
 
+template <class H>
+void add_three(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  auto* o = static_cast<float*>(out);
+  auto *x = static_cast<const uint16_t*>(a), *y = static_cast<const uint16_t*>(b),
+       *z = static_cast<const uint16_t*>(c);
+  const auto step = [](float* to, const uint16_t* p, const uint16_t* q, const uint16_t* r) {
+    const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(to), H::decode(load(p)));
+    _mm256_storeu_ps(to, _mm256_add_ps(_mm256_add_ps(sum, H::decode(load(q))), H::decode(load(r))));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(o + i, x + i, y + i, z + i);
+  if (i == n) return;
+  uint16_t p[kLanes] = {}, q[kLanes] = {}, r[kLanes] = {};
+  float to[kLanes] = {};
+  const size_t rest = size_t(n - i);
+  __builtin_memcpy(to, o + i, rest * sizeof(float));
+  __builtin_memcpy(p, x + i, rest * sizeof(uint16_t));
+  __builtin_memcpy(q, y + i, rest * sizeof(uint16_t));
+  __builtin_memcpy(r, z + i, rest * sizeof(uint16_t));
+  step(to, p, q, r);
+  __builtin_memcpy(o + i, to, rest * sizeof(float));
+}
+
 template <class F, class H>
 void put(KernelTable& t, KOp op, KDType d) {
   t.half_binary[op][d][vv] = half_binary<F, H, vv>;
@@ -99,6 +122,7 @@ void put_all(KernelTable& t, KDType d) {
   put<Div, H>(t, op_div, d);
   put<Min, H>(t, op_min, d);
   put<Max, H>(t, op_max, d);
+  t.half_add_three[d] = add_three<H>;
 }
 
 }  // namespace

@@ -196,6 +196,8 @@ struct KernelTable {
   ChooseKernel look_up_if[kNumKDTypes][8];
   Kernel splat[17];              // by element size: out[i] = a[0]
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
+  // The same of f16 and bf16 as they are stored, to f32; null where there is none.
+  Kernel half_add_three[kNumKDTypes];
   // Of f32 and f64, on complex numbers, whose parts lie side by side: a * b, which are x y - z w,
   // its first product rounded with the difference, and x w + y z, its second one with the sum.
   Kernel complex_product[kNumKTypes][kNumVariants];
