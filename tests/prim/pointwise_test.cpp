@@ -355,7 +355,7 @@ TEST(Pointwise, arithmetic_of_two_steps_is_rounded_twice) {
       [](Value r, Value c) { return c - r; }, [](Value r, Value c) { return r * c; },
       [](Value r, Value c) { return r / c; }, [](Value r, Value c) { return c / r; },
       [](Value r, Value) { return r * r; },   [](Value r, Value) { return r + r; },
-      [](Value r, Value) { return r - r; }};
+      [](Value r, Value) { return r - r; },   [](Value r, Value) { return abs(r); }};
   for (int scalars = 0; scalars < 8; ++scalars)
     for (const Two& f : first)
       for (const Two& g : second)

@@ -45,18 +45,42 @@ std::optional<BlockSteps::Arithmetic> BlockSteps::arithmetic_on(int operand,
       {Op::sub, {kernels::a_sub, kernels::a_sub_from}},
       {Op::mul, {kernels::a_mul, kernels::a_mul}},
       {Op::div, {kernels::a_div, kernels::kNumArithmetics}}};
-  for (kernels::KType t : {kernels::t_f32, kernels::t_f64})
+  for (kernels::KType t : {kernels::t_f32, kernels::t_f64}) {
+    if (step.kernel == table_.unary[int(Op::abs)][t]) return Arithmetic{kernels::a_abs, t, -1};
     for (const auto& [op, meant] : kOps)
       for (int v = 0; v < kernels::kNumVariants; ++v)
         if (step.kernel == table_.binary[int(op)][t][v] &&
             meant[first ? 0 : 1] < kernels::kNumArithmetics)
           return Arithmetic{op == Op::mul && a == b ? kernels::a_square : meant[first ? 0 : 1], t,
                             other};
+  }
   return std::nullopt;
 }
 
+void BlockSteps::put_first(const std::vector<int>& inputs, uint32_t fixed) {
+  code_.fixed = fixed;
+  std::vector<bool> is_fixed(values_.size(), false);
+  for (size_t k = 0; k < inputs.size() && k < 32; ++k) is_fixed[size_t(inputs[k])] = fixed >> k & 1;
+  // Numbers that are computed may be of what is not fixed.
+  const auto is_known = [&](int v) {
+    return v < 0 || is_fixed[size_t(v)] ||
+           (uniform(v) && std::ranges::find(inputs, v) == inputs.end() &&
+            std::ranges::find(once_, v, &Step::out) == once_.end());
+  };
+  const auto rest = std::ranges::stable_partition(body_, [&](const Step& s) {
+    const Value& made = values_[size_t(s.out)];
+    const bool first = made.slot < 0 && !made.result && std::ranges::all_of(s.in, is_known);
+    if (first) is_fixed[size_t(s.out)] = true;
+    return first;
+  });
+  code_.n_fixed = size_t(rest.begin() - body_.begin());
+  for (const Step& s : rest)
+    for (int v : s.in)
+      if (v >= 0 && is_fixed[size_t(v)]) values_[size_t(v)].result = true;
+}
+
 void BlockSteps::join_arithmetic() {
-  for (size_t k = 1; k < body_.size(); ++k)
+  for (size_t k = code_.n_fixed + 1; k < body_.size(); ++k)
     for (int v : {body_[k].in[0], body_[k].in[1]})
       if (v >= 0 && !uniform(v) && join_with_operand(k, v)) {
         --k;
@@ -80,11 +104,11 @@ bool BlockSteps::join_with_operand(size_t position, int operand) {
   const Step inner = body_[from];
   const int a = uniform(inner.in[0]) ? inner.in[1] : inner.in[0];
   const auto first = a < 0 || uniform(a) ? std::nullopt : arithmetic_on(a, inner);
-  if (!first || first->type != second->type) return false;
+  if (!first || first->op == kernels::a_abs || first->type != second->type) return false;
   for (size_t s = from + 1; s < body_.size(); ++s)
     if (s != position && std::ranges::count(body_[s].in, operand) > 0) return false;
-  const bool squares = second->op == kernels::a_square;
-  const int b = first->op == kernels::a_square ? a : first->other, c = squares ? -1 : second->other;
+  const bool alone = second->op == kernels::a_square || second->op == kernels::a_abs;
+  const int b = first->op == kernels::a_square ? a : first->other, c = alone ? -1 : second->other;
   const auto op = first->op == kernels::a_square ? kernels::a_mul : first->op;
   const int scalars = int(uniform(b)) | int(c >= 0 && uniform(c)) << 1;
   const Kernel kernel = table_.joined[op][second->op][first->type][scalars];

@@ -72,6 +72,9 @@ class BlockSteps {
   /// Where the last step stores halves which the one before computes of halves or numbers: one step
   /// on halves as they are stored. Not for bodies with arms.
   void join_half_arithmetic();
+  /// Moves steps that depend on nothing but some of the inputs, those of the bits of `fixed`, to
+  /// the beginning: Code::n_fixed. Not for bodies with arms.
+  void put_first(const std::vector<int>& inputs, uint32_t fixed);
   /// Makes one step of two of arithmetic, of which only the second reads what the first gives: it
   /// stays in a register. Not for bodies with arms.
   void join_arithmetic();

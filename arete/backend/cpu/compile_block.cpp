@@ -506,6 +506,7 @@ class Compiler : BlockSteps {
     for (const Late& l : late) emit(l.kernel, l.slot_value, {l.value, -1, -1});
     if (!arms_.empty()) return;
     if (late.size() == 1 && !key_.values) join_half_arithmetic();
+    if (key_.fixed != 0) put_first(raw_, key_.fixed);
     join_arithmetic();
   }
 

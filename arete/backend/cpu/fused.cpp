@@ -290,7 +290,7 @@ class Fusion {
       bool fits = true;
       for (Stage& s : stages_) {
         s.key.given = int16_t(kept_ > 0 ? s.given : -1);
-        s.key.uniform = 0;
+        s.key.uniform = s.key.fixed = 0;
         if (s.by_element)
           for (size_t i = 0; i < s.inputs.size(); ++i) {
             const bool uniform =
@@ -298,6 +298,9 @@ class Fusion {
                                 : tiling.access[size_t(s.inputs[i])] == Tiling::Access::uniform;
             ARETE_ASSERT(!uniform || i < CodeKey::kMaxUniform);  // tensors come first
             if (uniform) s.key.uniform |= uint32_t(1) << i;
+            if (by_tiles() && i < CodeKey::kMaxUniform && s.inputs[i] >= 0 && !uniform &&
+                nest_.operands[size_t(s.inputs[i])].strides[size_t(row_dim_)] == 0)
+              s.key.fixed |= uint32_t(1) << i;
           }
         s.code = &code_for(*s.spec->program, s.key);
         if (s.code->block < (s.by_element ? tiling.tile_numel() : group_)) {

@@ -61,6 +61,9 @@ struct CodeKey {
   kernels::KMonoid monoid = kernels::kNumKMonoids;
   bool narrow_params = false;  ///< parameters of type i32 are as has_narrow_params() says
   int16_t given = -1;          ///< an instruction that Frame::set_given() has the values of
+  /// Bit k: input k is the same for many blocks, after whose first one or a change
+  /// Frame::run_fixed() is called. Not for programs with arms.
+  uint32_t fixed = 0;
   bool operator==(const CodeKey&) const = default;
 
   static constexpr size_t kMaxUniform = 32;  // inputs beyond have a value for each element
@@ -121,6 +124,8 @@ struct Code {
   std::vector<Result> results;  // one per output if the key says `values`
   int n_inputs = 0, n_outputs = 0, n_slots = 0;
   uint16_t given = kNone;  // the slot of what is given
+  uint32_t fixed = 0;      // of the key
+  size_t n_fixed = 0;  // steps at the beginning of `body` that depend on nothing but fixed inputs
   size_t register_bytes = 0;
   int64_t block = kMaxBlock;  ///< elements that one run may have at most
   uint32_t reads = 0;         ///< bit k & 31: input k may be read
@@ -168,12 +173,26 @@ class Frame {
     for (const Code::Step& s : code_.once)
       s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], 1);
   }
+  /// Runs the steps that depend on fixed inputs only.
+  void run_fixed(int64_t n) {
+    run_steps(0, code_.n_fixed, n, [](int64_t) {});
+  }
   /// Runs the body on n <= code.block elements; calls before(step) before each of its steps, if it
   /// does not leave that out.
   template <class F>
   void run(int64_t n, F&& before) {
-    const Code::Step* const end = code_.body.data() + code_.body.size();
-    for (const Code::Step* s = code_.body.data(); s != end; ++s) {
+    run_steps(code_.n_fixed, code_.body.size(), n, before);
+  }
+  void run(int64_t n) {
+    run(n, [](int64_t) {});
+  }
+  const Code& code() const { return code_; }
+
+ private:
+  template <class F>
+  void run_steps(size_t first, size_t last, int64_t n, F&& before) {
+    const Code::Step *s = code_.body.data() + first, *const end = code_.body.data() + last;
+    for (; s != end; ++s) {
       before(int64_t(s - code_.body.data()));
       if (s->kind == Code::Step::kernel)
         s->run(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], n);
@@ -183,12 +202,6 @@ class Frame {
         s = run_arm(s, n);
     }
   }
-  void run(int64_t n) {
-    run(n, [](int64_t) {});
-  }
-  const Code& code() const { return code_; }
-
- private:
   /// Runs a step of an arm's border; returns it, or the one to go on behind.
   const Code::Step* run_arm(const Code::Step* s, int64_t& n);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "arete/backend/cpu/walk.h"
 
@@ -404,6 +405,18 @@ void TileRunner::run_rows(const TileCursor& cursor) {
     for (size_t k = 0; k < slots.size(); ++k) *slots[k] = at[k];
     frame_.run(n);
   });
+}
+
+void TileRunner::run_fixed(const TileCursor& cursor) {
+  bool changed = false;
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    Port& p = inputs_[k];
+    if (p.operand < 0) continue;
+    std::byte* const base = cursor.base(p.operand);
+    frame_.set_input(int(k), base);
+    changed |= std::exchange(p.last, base) != base && k < 32 && frame_.code().fixed >> k & 1;
+  }
+  if (changed) frame_.run_fixed(cursor.n());
 }
 
 void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {

@@ -141,6 +141,7 @@ class TileRunner {
     };
     for (size_t k = 0; k < inputs_.size(); ++k) add(inputs_[k], frame_.input_slot(int(k)));
     for (size_t k = 0; k < outputs_.size(); ++k) add(outputs_[k], frame_.output_slot(int(k)));
+    if (frame_.code().n_fixed > 0) run_fixed(cursor);
     for (int64_t k = 0; k < n; ++k) {
       for (Moving& m : moving) {
         *m.slot = m.at;
@@ -168,6 +169,7 @@ class TileRunner {
     Extents last_extents;             // of the tile that `buffer` holds, if `last` is not null
   };
   bool goes_by_rows(const Tiling& tiling, const Code& code) const;
+  void run_fixed(const TileCursor& cursor);
   void run_rows(const TileCursor& cursor);
 
   Frame frame_;

@@ -123,7 +123,8 @@ enum KArithmetic : int {
   a_sub_from,  ///< b - a
   a_mul,
   a_div,     ///< as the second of two only
-  a_square,  ///< as the second of two only: a * a
+  a_square,  ///< as the second of two only, without a third operand: a * a
+  a_abs,     ///< the same: |a|
   kNumArithmetics
 };
 
