@@ -7,7 +7,9 @@ unless functions that are shown to be closed shall be skipped.
 """
 from __future__ import annotations
 
+import contextlib as _contextlib
 import functools as _functools
+import importlib as _importlib
 import os as _os
 import sys as _sys
 import types as _types
@@ -28,6 +30,9 @@ _wrappers: list[tuple[type, Callable]] = []
 _programs: Any = _weakref.WeakSet()
 _kept: "list[_Program] | None" = None
 _FORMATS = ("text", "json", "html")
+# Backends that the program has given names, and how many graphs for those are being recorded.
+_registered: dict[str, Callable] = {}
+_graphs_under_way = 0
 
 
 def _name_of(function: Any) -> str:
@@ -62,6 +67,16 @@ class _Program:
             return self.skipper.call(function, args, kwargs)
         return self.program.call(function, args, kwargs)
 
+    def reset(self) -> None:
+        """Forgets all plans."""
+        self.program.reset()
+        if self.skipper is not None:
+            self.skipper.reset()
+
+    def stats(self) -> dict:
+        """How many calls, breaks, lists of primitive calls, plans and runs of plans there were."""
+        return self.program.stats()
+
     def explain(self, format: str = "text", file: Any = None) -> "str | None":
         """What became of the calls so far: breaks with their lines and cost, lists of calls and what made them differ, plans with their
         steps, and what stayed apart, with the reason. `format`: "text" for people, "json" with all of it, or "html", a page that needs
@@ -95,15 +110,22 @@ def _program_of(
         raise TypeError(f"compile(): dynamic is True, False or None, not {dynamic!r}")
     if not (isinstance(backend, str) or callable(backend)):
         raise TypeError(f"compile(): a backend is a name, not {backend!r}")
-    if callable(backend):
-        raise NotImplementedError("compile(): there is one backend; functions that are given graphs are not called, for there are none")
+    backend = _registered.get(backend, backend) if isinstance(backend, str) else backend
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if callable(backend):
+        if disable:
+            return None
+        more = {**({"mode": mode} if mode not in (None, "default") else {}), **({"options": options} if options else {})}
+        # From above here: graphs are recorded with all that programs are made of.
+        return _importlib.import_module("arete._graph_backend").GraphProgram(backend, more, _name_of(model))
     if backend not in _BACKENDS:
         raise RuntimeError(f"Invalid backend: {backend!r}: the names that are known are {', '.join(_BACKENDS)}, and mean one")
     options = dict(options or {})
+    if not callable(options.pop("guard_filter_fn", callable)):  # there are no guards to choose from
+        raise RuntimeError("compile(): guard_filter_fn is a function")
     band = options.pop("band_bytes", None)
     if band is not None and (not isinstance(band, int) or isinstance(band, bool) or band <= 0):
         raise RuntimeError(f"compile(): band_bytes is a number of bytes, not {band!r}")
@@ -149,8 +171,12 @@ def compile(
 
     With `options={"exact": True}` results have the bits of eager code; without it floats are rounded less often. `fullgraph`: looking
     at a value inside is an error. Shapes may change (`dynamic` does not matter: a plan is made for each list of calls in milliseconds),
-    and all backends' names are one. `mode="reduce-overhead"` or `options={"skip": True}`: where it is shown that the function does the
-    same again it does not run (Python 3.12; docs/compile.md); the other modes are as the default. Options that speak of torch's compiler
+    and all backends' names are one. A function as `backend` is given each list of calls that the function makes, as an fx.GraphModule of
+    operators of `ops.aten`, and the tensors that it takes: state of modules, then inputs; what it gives, a function of those, computes
+    the results. Such a function must be one graph, and a look at a value is an error with its line; it runs each time, to know its calls.
+
+    `mode="reduce-overhead"` or `options={"skip": True}`: where it is shown that the function does the same
+    again it does not run (Python 3.12; docs/compile.md); the other modes are as the default. Options that speak of torch's compiler
     of kernels are taken as _inductor.config takes them: one warning says that nothing follows; others are refused. Without `exact`,
     temporaries of `options={"band_bytes": n}` and more (256 MiB), such as the logits of a language model, are made in bands of rows of
     about that size; `options={"memory_budget": b}`, from 0 to 1, is the part of the memory for temporaries that plans may take: with less
@@ -188,18 +214,29 @@ def _wrap(function: Callable, own: _Program) -> Callable:
     compiled._program = own  # type: ignore[attr-defined]
     compiled._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
     compiled.explain = own.explain  # type: ignore[attr-defined]
-    compiled.stats = program.stats  # type: ignore[attr-defined]
+    compiled.stats = own.stats  # type: ignore[attr-defined]
     compiled.breaks = program.breaks  # type: ignore[attr-defined]
     return compiled
 
 
+@_contextlib.contextmanager
+def _recording_graph() -> Any:
+    """A graph for a backend of the program is being recorded."""
+    global _graphs_under_way
+    _graphs_under_way += 1
+    try:
+        yield
+    finally:
+        _graphs_under_way -= 1
+
+
 def is_compiling() -> bool:
-    """Whether the calls of a compiled function are being put off.
+    """Whether the calls of a compiled function are being put off, or recorded for a backend.
 
     >>> arete.compiler.is_compiling(), arete.compile(arete.compiler.is_compiling)()
     (False, True)
     """
-    return _C._is_compiling()
+    return _C._is_compiling() or _graphs_under_way > 0
 
 
 def is_dynamo_compiling() -> bool:
@@ -208,7 +245,7 @@ def is_dynamo_compiling() -> bool:
     >>> arete.compiler.is_dynamo_compiling()
     False
     """
-    return _C._is_compiling()
+    return is_compiling()
 
 
 def is_exporting() -> bool:
@@ -284,9 +321,7 @@ def reset() -> None:
     >>> arete.compiler.reset()
     """
     for own in list(_programs):
-        own.program.reset()
-        if own.skipper is not None:
-            own.skipper.reset()
+        own.reset()
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -321,6 +356,27 @@ def nested_compile_region(fn: Any = None) -> Any:
     True
     """
     return (lambda function: function) if fn is None else fn
+
+
+def _filter_of_guards(name: str) -> Callable:
+    def keep(guard_entries: list) -> list[bool]:
+        return [True for _ in guard_entries]
+
+    keep.__name__ = keep.__qualname__ = name
+    keep.__doc__ = f"""For options={{"guard_filter_fn": ...}}: which guards are kept. All of them, since there are none.
+
+    >>> arete.compile(lambda x: x + 1, options={{"guard_filter_fn": arete.compiler.{name}}})(arete.ones(1))
+    tensor([2.])
+    """
+    return keep
+
+
+skip_guard_on_inbuilt_nn_modules_unsafe = _filter_of_guards("skip_guard_on_inbuilt_nn_modules_unsafe")
+skip_guard_on_all_nn_modules_unsafe = _filter_of_guards("skip_guard_on_all_nn_modules_unsafe")
+skip_guard_on_globals_unsafe = _filter_of_guards("skip_guard_on_globals_unsafe")
+skip_all_guards_unsafe = _filter_of_guards("skip_all_guards_unsafe")
+keep_tensor_guards_unsafe = _filter_of_guards("keep_tensor_guards_unsafe")
+keep_portable_guards_unsafe = _filter_of_guards("keep_portable_guards_unsafe")
 
 
 def substitute_in_graph(original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False,
@@ -361,9 +417,9 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names of backends, which are one.
+    """The names of backends: the one that is here, and those that the program has registered (_dynamo.register_backend).
 
     >>> arete.compiler.list_backends()
     ['inductor']
     """
-    return ["inductor"]
+    return sorted(["inductor", *_registered])

@@ -32,7 +32,7 @@ ORDER = """
     _functorch.make_functional _functorch.vmap
     _custom_ops _higher_order_ops _program fx accelerator func numpy ops quasirandom serialization vision
     distributed.tensor fx.experimental
-    distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
+    _graph_backend distributed._tensor distributed.checkpoint distributed.elastic distributed.optim distributed.utils
     distributed.fsdp distributed.launcher distributed.run
     distributed._composable distributed.launch
     cupy export hub jit training distributed.pipelining

@@ -15,11 +15,19 @@ from ..compiler import compile as compile
 from ..compiler import disable as disable
 from ..compiler import is_compiling as is_compiling
 from ..compiler import list_backends as list_backends
+from ..compiler import nested_compile_region as nested_compile_region
 from ..compiler import reset as reset
+from ..compiler import set_stance as set_stance
+from ..compiler import substitute_in_graph as substitute_in_graph
 from ..nn.modules._compiled import OptimizedModule as OptimizedModule
+from . import backends as backends
 from . import config as config
 from . import eval_frame as eval_frame
+from . import exc as exc
 from . import utils as utils
+from .backends.registry import lookup_backend as lookup_backend
+from .backends.registry import register_backend as register_backend
+from .eval_frame import is_dynamo_supported as is_dynamo_supported
 
 
 def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
@@ -47,6 +55,54 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, disable: bool
     tensor([2.])
     """
     return compile(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
+
+
+def optimize_assert(backend: Any, **more: Any) -> Callable[[Any], Any]:
+    """optimize() with nopython=True.
+
+    >>> arete._dynamo.optimize_assert("eager")(lambda x: x + 1)(arete.ones(1))
+    tensor([2.])
+    """
+    return optimize(backend, nopython=True, **more)
+
+
+def run(fn: Any = None) -> Any:
+    """Gives the function: there is nothing that is only to be found again.
+
+    >>> arete._dynamo.run(len) is len
+    True
+    """
+    return (lambda function: function) if fn is None else fn
+
+
+def nonstrict_trace(traceable_fn: Callable) -> Callable:
+    """Marks a function that a compiler shall not look into, as none does: gives the function.
+
+    >>> arete._dynamo.nonstrict_trace(len) is len
+    True
+    """
+    return traceable_fn
+
+
+class error_on_graph_break:
+    """As a `with` block or a decorator, with False: a look at a value is no error, as everywhere. True is refused.
+
+    >>> with arete._dynamo.error_on_graph_break(False):
+    ...     pass
+    """
+
+    def __init__(self, error_on_graph_break: bool) -> None:
+        if error_on_graph_break:
+            raise NotImplementedError("_dynamo.error_on_graph_break(True): whole functions may have no breaks: compile(fullgraph=True)")
+
+    def __call__(self, fn: Callable) -> Callable:
+        return fn
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: Any) -> None:
+        return None
 
 
 def disallow_in_graph(fn: Any) -> Any:

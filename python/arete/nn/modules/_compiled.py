@@ -39,7 +39,7 @@ class OptimizedModule(Module):
 
     def stats(self) -> dict:
         """How many calls, breaks, lists of primitive calls, plans and runs of plans there were."""
-        return self._own.program.stats()
+        return self._own.stats()
 
     def train(self, mode: bool = True) -> "OptimizedModule":
         self._orig_mod.train(mode)

@@ -121,7 +121,7 @@ class Sequential(_Modules):
                     input, norm = norm.forward_relu(input), None
                     continue
                 input, norm = norm(input), None
-            if isinstance(module, _BatchNorm) and _is_plain(module):
+            if isinstance(module, _BatchNorm) and _is_plain(module) and isinstance(input, Tensor):  # and no stand-in, as fx has
                 norm = module
             else:
                 input = module(input)

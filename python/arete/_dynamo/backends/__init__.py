@@ -1,0 +1,1 @@
+"""Backends of programs for arete.compile(backend=...)."""

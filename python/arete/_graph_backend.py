@@ -1,0 +1,155 @@
+"""compile(backend=f): what a function calls as a graph, which f, a function of the program, makes runnable.
+
+Each call runs the Python of the function once, while its calls of operators are recorded (arete._program) on copies of the tensors that it
+is given; writes and random numbers are undone. The same list of calls is the same graph, which f has seen; what f gave for it then computes
+the results. So nothing is guarded and nothing can be stale, at the price that operators run while recording, too.
+"""
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import re
+import types
+from typing import Any, Callable, Iterator
+
+from . import _C, compiler
+from ._program import Recorded, check_module, state_of
+from .amp.autocast_mode import autocast
+from .fx import Graph, GraphModule, Node
+from .fx.experimental._program_graph import Writer, show
+from .nn import Module
+from .utils import _pytree
+
+__all__ = ["GraphProgram"]
+
+_MOST = 64  # graphs of a function: the oldest is let go
+_TENSOR = object()  # stands for one
+_KEPT = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device)
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """The casts of autocast are calls of the graph."""
+    with autocast("cpu", enabled=False), autocast("cuda", enabled=False):
+        yield
+
+
+def _graph_of(recorded: Recorded, text: str) -> tuple[GraphModule, list[int]]:
+    """The graph, whose inputs are the tensors of the state that it uses and then those that were given, and which of the state these
+    are."""
+    j = json.loads(text)
+    graph, attributes, values = Graph(), {}, {}
+    count = len(j["inputs"])
+    for k, (name, tensor, kind, _) in enumerate(recorded.program.state()[: len(j["constants"])]):
+        values[count + k] = graph.placeholder(f"{'p' if kind == 'parameter' else 'b'}_{name.replace('.', '_')}")
+        values[count + k].meta["val"] = tensor.detach().to("meta")
+    for k, x in enumerate(j["inputs"]):
+        values[k] = graph.placeholder(x["name"])
+        show(values[k], x)
+    state = [values[count + k] for k in range(len(j["constants"]))]
+    Writer(j, has_gradients=_C.is_grad_enabled()).write(graph, attributes, values)
+    graph.output(tuple(values[k] for k in j["outputs"]))
+    used = [k for k, node in enumerate(state) if node.users]
+    for node in state:
+        if not node.users:
+            graph.erase_node(node)
+    return GraphModule(attributes, graph), used
+
+
+def _signature_of(function: Callable, args: tuple, kwargs: dict) -> inspect.Signature:
+    """Names for the tensors among the arguments, in the order of their leaves."""
+    try:
+        bound: dict = inspect.signature(function.forward if isinstance(function, Module) else function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"input_{k}": a for k, a in enumerate(args)}, **kwargs}
+    names, seen = [], set()
+    for path, x in _pytree.tree_flatten_with_path(bound)[0]:
+        if isinstance(x, _C.Tensor) and id(x) not in seen:
+            seen.add(id(x))
+            name = re.sub(r"\W+", "_", _pytree.keystr(path)).strip("_")
+            names.append(name if name.isidentifier() and name not in names else f"input_{len(names)}")
+    return inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("owner", *names)])
+
+
+class GraphProgram(compiler._Program):
+    """A compiled function whose lists of calls a backend of the program runs."""
+
+    def __init__(self, backend: Callable, more: dict, name: str) -> None:
+        super().__init__(False, True, name)
+        self._backend, self._more = backend, more
+        self._graphs: dict[tuple, tuple[Callable, list[int], str]] = {}
+        self._calls = 0
+
+    def __reduce__(self) -> tuple:
+        return GraphProgram, (self._backend, self._more, self._made_by[2])
+
+    def reset(self) -> None:
+        self._graphs.clear()
+        self._calls = 0
+
+    def stats(self) -> dict:
+        """How many calls there were, and graphs for the backend."""
+        return {"calls": self._calls, "graphs": len(self._graphs)}
+
+    def explain(self, format: str = "text", file: Any = None) -> "str | None":
+        """The calls, and the graphs as Python."""
+        if format != "text":
+            raise NotImplementedError("explain(): what a backend of the program does is not known: its graphs are told as text")
+        text = f"{self._made_by[2]}: {self._calls} calls of {len(self._graphs)} graphs for a backend of the program\n"
+        return compiler._hand_out(text + "\n".join(code for *_, code in self._graphs.values()), file)
+
+    def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if compiler._stance == "force_eager" or _C._is_recording_program():  # a part of another program
+            return _C._call_eagerly(function, args, kwargs)
+        return _C._call_eagerly(self._run, (function, args, kwargs), {})
+
+    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        leaves, form = _pytree.tree_flatten((args, kwargs))
+        tensors = {id(x): x for x in leaves if isinstance(x, _C.Tensor)}  # one that is given twice is one input
+        place = {key: k for k, key in enumerate(tensors)}
+        rest: list = []
+        form_of_results: Any = None
+
+        def flat(_: Any, *given: Any) -> list:
+            nonlocal rest, form_of_results
+            own_args, own_kwargs = _pytree.tree_unflatten([given[place[id(x)]] if id(x) in place else x for x in leaves], form)
+            rest, form_of_results = _pytree.tree_flatten(function(*own_args, **own_kwargs))
+            for x in rest:
+                if not isinstance(x, (_C.Tensor, *_KEPT)):
+                    raise TypeError(f"compile(backend=): a graph gives tensors, numbers and texts in trees, and no {type(x).__qualname__}: "
+                                    "utils._pytree.register_pytree_node() says what is in objects of a class")
+            found = [x for x in rest if isinstance(x, _C.Tensor)]
+            rest = [_TENSOR if isinstance(x, _C.Tensor) else x for x in rest]
+            return found
+
+        owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
+        if isinstance(function, Module):
+            check_module(function)
+        method = types.MethodType(flat, owner if isinstance(owner, Module) else self)
+        flat.__signature__ = _signature_of(function, args, kwargs)  # type: ignore[attr-defined]
+        with compiler._recording_graph():
+            recorded = Recorded.record(method, tuple(tensors.values()), {}, what="compile(backend=)", kind="function",
+                                       no_gradients=not _C.is_grad_enabled())
+        text, state = recorded.program.text(for_file=False), recorded.program.state()
+        key = text, _C.is_grad_enabled(), *[x.requires_grad for x in tensors.values()]
+        if key not in self._graphs:
+            if len(self._graphs) >= _MOST:
+                self._graphs.pop(next(iter(self._graphs)))
+            graph, used = _graph_of(recorded, text)
+            code = graph.code
+            run = self._backend(graph, [*[state[k][1] for k in used], *tensors.values()], **self._more)
+            if not callable(run):
+                raise TypeError(f"compile(backend=): a backend gives a function, not {type(run).__name__}")
+            self._graphs[key] = run, used, code
+        run, used, _ = self._graphs[key]
+        self._calls += 1
+        given = [*[state[k][1] for k in used], *tensors.values()]
+        with _without_autocast():
+            found = run(given) if getattr(run, "_boxed_call", False) else run(*given)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        if len(found) != recorded.counts[1]:
+            raise RuntimeError(f"compile(backend=): the backend's function gave {len(found)} results of a graph that has "
+                               f"{recorded.counts[1]}")
+        left = iter(found)
+        return _pytree.tree_unflatten([next(left) if x is _TENSOR else x for x in rest], form_of_results)

@@ -1,0 +1,1 @@
+"""The older address of branches and loops that belong to programs."""
