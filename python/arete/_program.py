@@ -22,6 +22,7 @@ from . import _C
 from ._grad_mode import enable_grad, inference_mode, no_grad
 from .nn import Module, Parameter
 from .nn.parameter import is_lazy
+from .utils import _pytree
 
 Tensor = _C.Tensor
 
@@ -100,13 +101,27 @@ class _Hole:
         return "Tensor"
 
 
-def _fields(tree: Any) -> tuple | None:
-    """Those of a named tuple, or of what operators with several results give."""
-    if not isinstance(tree, tuple):
+_BUILT_IN = frozenset((tuple, list, dict, collections.OrderedDict, collections.defaultdict, collections.deque, collections.namedtuple))
+
+
+def _parts(tree: Any) -> tuple[list[str], list, Any, Callable | type] | None:
+    """Names and values of what is in a named tuple, in what operators with several results give, and in an object of a class that
+    utils._pytree knows; what else such an object has, and what makes one of a list of values."""
+    kind = type(tree)
+    if isinstance(tree, tuple):
+        if hasattr(tree, "_fields"):
+            return list(tree._fields), list(tree), None, kind._make
+        if hasattr(tree, "n_sequence_fields"):
+            return list(kind.__match_args__), list(tree), None, kind
+    node = None if kind in _BUILT_IN else _pytree.SUPPORTED_NODES.get(kind)
+    if node is None:
         return None
-    if hasattr(tree, "_fields"):
-        return tree._fields
-    return type(tree).__match_args__ if hasattr(tree, "n_sequence_fields") else None
+    children, context = node.flatten_fn(tree)
+    keys = [str(k) for k, _ in node.flatten_with_keys_fn(tree)[0]] if node.flatten_with_keys_fn else []
+    keys = ["".join(c if c.isalnum() or c == "_" else "" for c in k) for k in keys]
+    if len(set(keys)) != len(children) or not all(k.isidentifier() and not k.startswith("_") for k in keys):
+        keys = [f"item_{k}" for k in range(len(children))]
+    return keys, list(children), context, lambda values: node.unflatten_fn(values, context)
 
 
 def _refused(tree: Any, what: str) -> TypeError:
@@ -120,7 +135,7 @@ def _check_keys(tree: dict, what: str) -> None:
 
 
 def _encode(tree: Any, tensors: list, what: str, classes: list | None = None) -> Any:
-    """The form of a tree, which JSON can hold; `classes` gets those of its named tuples, which JSON cannot."""
+    """The form of a tree, which JSON can hold; `classes` gets what makes its named tuples, which JSON cannot."""
     kind = type(tree)
     if isinstance(tree, Tensor):
         tensors.append(tree)
@@ -138,10 +153,11 @@ def _encode(tree: Any, tensors: list, what: str, classes: list | None = None) ->
     if kind in (dict, collections.OrderedDict):
         _check_keys(tree, what)
         return {kind.__name__: [[k, _encode(x, tensors, what, classes)] for k, x in tree.items()]}
-    if (fields := _fields(tree)) is not None:
+    if (parts := _parts(tree)) is not None:
+        names, values, _, make = parts
         if classes is not None:
-            classes.append(kind)
-        return {"namedtuple": kind.__name__, "fields": list(fields), "items": [_encode(x, tensors, what, classes) for x in tree]}
+            classes.append(make)
+        return {"namedtuple": kind.__name__, "fields": names, "items": [_encode(x, tensors, what, classes) for x in values]}
     raise _refused(tree, what)
 
 
@@ -162,8 +178,9 @@ def _signature(tree: Any, tensors: list, what: str) -> Any:
     if kind in (dict, collections.OrderedDict):
         _check_keys(tree, what)
         return (kind, *[(k, _signature(x, tensors, what)) for k, x in tree.items()])
-    if (fields := _fields(tree)) is not None:
-        return (kind.__name__, fields, *[_signature(x, tensors, what) for x in tree])
+    if (parts := _parts(tree)) is not None:
+        names, values, context, _ = parts
+        return (kind.__name__, *names, *([] if context is None else [repr(context)]), *[_signature(x, tensors, what) for x in values])
     raise _refused(tree, what)
 
 
@@ -195,8 +212,7 @@ def _builder(form: Any, classes: Iterator, order: list) -> Callable[[list], Any]
     if kind == "namedtuple":
         fields = dict(rest)
         known = next(classes, None)
-        cls = _named_tuple(value, tuple(fields["fields"])) if known is None else known
-        make, parts = getattr(cls, "_make", cls), fields["items"]
+        make, parts = _named_tuple(value, tuple(fields["fields"]))._make if known is None else known, fields["items"]
         if len(parts) != len(fields["fields"]):
             raise ValueError(f"a saved program has a {value!r} of {len(parts)} items")
     elif kind in ("tuple", "list", "Size"):
@@ -307,7 +323,7 @@ class _Registered:
 class Recorded:
     """A program that is called as the function was from which it came."""
 
-    def __init__(self, program: Any, form: dict, classes: Iterable[type] = ()) -> None:
+    def __init__(self, program: Any, form: dict, classes: Iterable[Callable] = ()) -> None:
         self.program, self.form, self.classes = program, form, list(classes)
         left, order = iter(self.classes), []
         make = [(name, _builder(a, left, order)) for name, a in zip(form["names"], form["args"])]
@@ -332,7 +348,7 @@ class Recorded:
         `no_gradients`: it runs, and so will the program, under no_grad(); `whole`: operators that stay whole, where others are to be
         what they are composed of; `more` is kept with the program."""
         tensors: list = []
-        classes: list[type] = []
+        classes: list[Callable] = []
         names = _parameter_names(function, args, kwargs)
         form = {"args": [_encode(a, tensors, what, classes) for a in args],
                 "kwargs": [[k, _encode(v, tensors, what, classes)] for k, v in kwargs.items()], "names": names, "kind": kind, **more}
@@ -340,7 +356,7 @@ class Recorded:
         input_names += [n for k, v in form["kwargs"] for n in _names(v, k)]
         owner = _owner(function)
         stopped: list[BaseException] = []
-        result_classes: list[type] = []
+        result_classes: list[Callable] = []
 
         def run(given: list) -> list:
             if stopped:
@@ -354,7 +370,7 @@ class Recorded:
                 stopped.append(e)
                 raise
             found: list = []
-            met: list[type] = []
+            met: list[Callable] = []
             out = _encode(result, found, f"{what}, result", met)
             if "out" not in form:
                 form["out"] = out
@@ -419,7 +435,7 @@ class Recorded:
         tensors: list = []
         for (name, wanted, make), given in zip(self._wanted, self._arranged(args, kwargs)):
             if _signature(given, tensors, "a program's argument") != wanted:
-                met: list[type] = []
+                met: list[Callable] = []
                 leaves: list = []
                 tree = _builder(_encode(given, leaves, "", met), iter(met), [])
                 shown = [f([_Hole()] * n) for f, n in ((tree, len(leaves)), (make, self.counts[0]))]
@@ -451,7 +467,7 @@ class Recorded:
         state = [(t, t.detach().clone()) for name, t, _, _ in self.program.state() if name in written]
         random = _C.default_generator.get_state()
         tensors: list = []
-        classes: list[type] = []
+        classes: list[Callable] = []
         form = {"args": [_encode(a, tensors, "trace", classes) for a in args],
                 "kwargs": [(k, _encode(v, tensors, "trace", classes)) for k, v in kwargs.items()]}
         results = []
@@ -535,7 +551,7 @@ class Recorded:
                                  "out": out[0] if outputs == 1 else {"tuple": out}})
         try:
             form = json.loads(text)
-            texts = [form["kind"], form.get("name", ""), *form["names"], *(k for k, _ in form["kwargs"])]
+            texts = [form["kind"], form.get("name", ""), form.get("class", ""), *form["names"], *(k for k, _ in form["kwargs"])]
             if not all(type(x) is str for x in texts) or type(form["names"]) is not list or len(form["names"]) < len(form["args"]):
                 raise ValueError
             made = cls(program, form)
@@ -566,7 +582,7 @@ def _apart(names: list[str], taken: list[str]) -> list[str]:
     return result
 
 
-def _trees(form: dict, classes: Iterable[type], tensors: list) -> tuple[tuple, dict]:
+def _trees(form: dict, classes: Iterable[Callable], tensors: list) -> tuple[tuple, dict]:
     """The arguments of a form."""
     left, order = iter(classes), []
     args = tuple(_builder(a, left, order)(tensors) for a in form["args"])

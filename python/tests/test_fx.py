@@ -341,7 +341,7 @@ def test_make_fx():
     assert isinstance(traced, arete.fx.GraphModule)
     assert [n.target for n in traced.graph.nodes if n.op == "placeholder"] == ["x_1", "y_1", "n_1"]
     targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
-    assert arete.ops.aten.relu.default in targets and arete.ops.aten.max.dim in targets and arete.ops.aten.mul_.default in targets
+    assert arete.ops.aten.relu.default in targets and arete.ops.aten.max.dim in targets and arete.ops.aten.mul_.Tensor in targets
     for a in (x, arete.randn(2, 4)):
         arete.testing.assert_close(traced(a, y, 3), f(a, y, 3))
     net = arete.nn.Sequential(arete.nn.Linear(4, 3), arete.nn.BatchNorm1d(3), arete.nn.GELU(), arete.nn.Dropout()).eval()
@@ -381,3 +381,26 @@ def test_shapes_of_values():
     pictures = arete.fx.symbolic_trace(arete.nn.Identity())
     ShapeProp(pictures).propagate(arete.ones(1, 2, 3, 3, device="meta").contiguous(memory_format=arete.channels_last))
     assert {n.meta["tensor_meta"].memory_format for n in pictures.graph.nodes} == {arete.channels_last}
+
+
+@on_the_cpu
+def test_graphs_of_exported_programs_name_overloads(torch, device):
+    """As PyTorch's do, which passes over graphs compare with."""
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            y = (x * 2 + 1 - x) / 3
+            z = torch.where(y > 0, y, 0.0) ** 2 + 2 ** x.clamp(max=1) + y.sum(-1, keepdim=True) + y.mean() + y.mean(0, keepdim=True)
+            p, q = z.split(1, -1)
+            r, _ = z.split([1, 1], -1)
+            z = z.masked_fill(z > 3, 0.0).softmax(-1).transpose(0, 1).flatten() + x.sum() + x.amax()
+            z = z + torch.div(p, 2, rounding_mode="floor").sum()
+            return z.add_(1).mul_(z), (q >= p).any(), r.unbind(0)[0], x.sort(-1)[0], x[:, 0], x[:, 1:], torch.pow(x, x), x % 2, p == q
+
+    graph = importlib.import_module(f"{torch.__name__}.export").export(Net(), (torch.randn(2, 2),)).graph
+    names = [str(n.target) for n in graph.nodes if n.op == "call_function" and "getitem" not in str(n.target)]
+    assert names == [f"aten.{n}" for n in (
+        "mul.Tensor add.Tensor sub.Tensor div.Tensor gt.Scalar where.ScalarOther pow.Tensor_Scalar clamp.default pow.Scalar add.Tensor "
+        "sum.dim_IntList add.Tensor mean.default add.Tensor mean.dim add.Tensor split.Tensor split_with_sizes.default gt.Scalar "
+        "masked_fill.Scalar softmax.int transpose.int flatten.using_ints sum.default add.Tensor amax.default add.Tensor div.Tensor_mode "
+        "sum.default add.Tensor add_.Tensor mul_.Tensor ge.Tensor any.default unbind.int sort.default select.int slice.Tensor "
+        "pow.Tensor_Tensor remainder.Scalar eq.Tensor").split()]

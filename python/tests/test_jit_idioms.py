@@ -7,6 +7,7 @@ import typing
 
 import numpy as np
 import pytest
+from idiom_helpers import on_the_cpu
 from test_programs import in_both, numbers, started
 
 import arete
@@ -320,3 +321,88 @@ def test_a_schedule_of_weights_that_are_replaced(torch):
     head.weight = torch.nn.Parameter(torch.from_numpy(np.ones((2, 6), np.float32)))
     head.bias = torch.nn.Parameter(torch.zeros(2))
     return results, target(x)
+
+
+@on_the_cpu
+def test_methods_are_traced_together(torch, device):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(1, 1, 3)
+
+        def forward(self, x):
+            return self.conv(x)
+
+        def weighted(self, w):
+            return w * self.conv.weight
+
+    net, w, x = Net(), torch.rand(1, 1, 3, 3), torch.rand(1, 1, 4, 4)
+    traced = torch.jit.trace_module(net, {"forward": x, "weighted": w}, check_inputs=[{"forward": x + 1, "weighted": w + 1}])
+    assert isinstance(traced, torch.jit.ScriptModule) and traced.original_name == "Net"
+    traced.weighted(w).sum().backward()
+    assert torch.equal(traced(x), net(x)) and torch.equal(net.conv.weight.grad, w)
+    with torch.no_grad():
+        net.conv.weight.mul_(2)
+    assert torch.equal(traced.weighted(w), net.weighted(w)) and torch.equal(traced(x), net(x))
+    only = torch.jit.trace_module(net, {"forward": x})
+    assert torch.equal(only(x), net(x)) and isinstance(only, torch.jit.TopLevelTracedModule)
+    with pytest.raises(AttributeError, match="expected torch.nn.Module"):
+        torch.jit.trace_module(torch.sin, {"forward": x})
+
+
+@on_the_cpu
+def test_what_programs_ask_of_programs(torch, device):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    traced, scripted = torch.jit.trace(net, torch.ones(2, 4)), torch.jit.script(net)
+    kinds = [node.kind() for node in traced.inlined_graph.nodes()]
+    assert "aten::linear" in kinds and "aten::relu" in kinds and traced.original_name == scripted.original_name == "Sequential"
+    assert isinstance(scripted, torch.jit.RecursiveScriptModule)
+    assert torch.jit.export_opnames(traced) == ["aten::linear", "aten::relu"]
+
+    @torch.jit.script
+    def scaled(x, n: int):
+        return x * n
+
+    assert scaled(torch.ones(2), 3).tolist() == [3.0, 3.0] and scaled.name == "scaled" and scaled.qualified_name == "__torch__.scaled"
+    with torch.jit.optimized_execution(True), torch.jit.fuser("fuser1"):
+        assert torch.equal(traced(torch.ones(1, 4)), net(torch.ones(1, 4)))
+    torch.jit.set_fusion_strategy(torch.jit.set_fusion_strategy([("STATIC", 2)]))
+    frozen = torch.jit.freeze(traced)
+    torch.jit.run_frozen_optimizations(frozen)
+    assert torch.equal(frozen(torch.ones(1, 4)), net(torch.ones(1, 4)))
+    with pytest.raises(torch.jit.Error):
+        torch.jit.freeze(net)
+
+
+def test_what_was_not_called_says_how_it_is_recorded(tmp_path):
+    class Table(arete.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = arete.nn.Parameter(arete.ones(2))
+
+        def forward(self, scale: float = 2.0):
+            return self.w * scale
+
+    arete.jit.script(Table()).save(tmp_path / "table")  # nothing has to be known
+    assert arete.jit.load(tmp_path / "table")().tolist() == [2.0, 2.0] and arete.jit.load(tmp_path / "table").original_name == "Table"
+    scripted = arete.jit.script(arete.nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match=r"'Linear' is recorded when it is first called.*example_inputs=\[\(x,\)\]"):
+        arete.jit.save(scripted, tmp_path / "linear")
+    arete.jit.script(arete.nn.Linear(2, 2), example_inputs=[(arete.ones(3, 2),)]).save(tmp_path / "linear")
+    assert arete.jit.load(tmp_path / "linear")(arete.ones(7, 2)).shape == (7, 2)
+    several = arete.jit.trace_module(Methods(), {"forward": arete.ones(2), "other": arete.ones(2)})
+    for act in (lambda: several.save(tmp_path / "several"), lambda: copy.deepcopy(several), lambda: several.to("cpu")):
+        with pytest.raises(NotImplementedError, match="other beside forward"):
+            act()
+    for act, why in ((arete.jit.ScriptModule, "nn.Module"), (lambda: arete.jit.CompilationUnit(""), "no compiler of Python"),
+                     (lambda: arete.jit.trace_module(Methods(), {"other": arete.ones(2)}), "'forward' among them")):
+        with pytest.raises(NotImplementedError, match=why):
+            act()
+
+
+class Methods(arete.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+    def other(self, x):
+        return x + 2

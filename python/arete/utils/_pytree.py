@@ -1,10 +1,12 @@
 """Trees of tuples, lists, dicts and what programs add to these, taken apart to their leaves and put together again."""
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any, NamedTuple
 
-__all__ = ["GetAttrKey", "MappingKey", "NodeDef", "SequenceKey", "TreeSpec", "keystr", "register_pytree_node", "tree_all", "tree_any",
+__all__ = ["GetAttrKey", "MappingKey", "NodeDef", "SequenceKey", "TreeSpec", "keystr", "register_dataclass",
+           "register_pytree_node", "tree_all", "tree_any",
            "tree_flatten",
            "tree_flatten_with_path", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
            "tree_structure",
@@ -145,6 +147,30 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
     _names[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
     _dumpers[cls] = to_dumpable_context, from_dumpable_context
+
+
+def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None) -> None:
+    """Makes a dataclass a kind of node, whose children are its fields (`field_names`, or all but `drop_field_names`). A class of fields
+    that are not named, and have no defaults, cannot be made again: ValueError, as for what is no dataclass.
+
+    >>> import dataclasses
+    >>> Pair = dataclasses.make_dataclass("Pair", ["a", "b"])
+    >>> arete.utils._pytree.register_dataclass(Pair)
+    >>> arete.utils._pytree.tree_map(lambda x: x + 1, Pair(1, 2))
+    Pair(a=2, b=3)
+    """
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
+        raise ValueError(f"register_dataclass(): a dataclass is wanted, not {cls!r}")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    names = list(field_names) if field_names is not None else [n for n in fields if n not in (drop_field_names or ())]
+    wrong = [n for n in names if n not in fields]
+    wrong += [n for n, f in fields.items() if n not in names and f.default is f.default_factory is dataclasses.MISSING]
+    if wrong:
+        raise ValueError(f"register_dataclass(): {wrong} of {cls.__qualname__} are no fields, or left out without a default")
+    register_pytree_node(
+        cls, lambda x: ([getattr(x, n) for n in names], None), lambda children, _: cls(**dict(zip(names, children))),
+        serialized_type_name=serialized_type_name,
+        flatten_with_keys_fn=lambda x: ([(GetAttrKey(n), getattr(x, n)) for n in names], None))
 
 
 _register_pytree_node = register_pytree_node

@@ -40,8 +40,51 @@ def _declared(schema: str) -> tuple[list[str], int, dict]:
     return names, len(names) if positional is None else positional, defaults
 
 
-def _target(name: str, in_place: bool) -> Callable:
+def _of(*names: str) -> Callable[[list, dict], str]:
+    """The overload that is for tensors, or numbers, among the first arguments: one name for each of the ways of these."""
+    if len(names) == 2:
+        return lambda args, kwargs: names[0] if isinstance(args[-1], Node) else names[1]
+    return lambda args, kwargs: names[(not isinstance(args[0], Node)) * 2 + (not isinstance(args[1], Node))]
+
+
+def _over(one: str, several: str | None = None) -> Callable[[list, dict], str]:
+    """The overload of a function over all dimensions, over one, and over several."""
+    def chosen(args: list, kwargs: dict) -> str:
+        dim = args[1] if len(args) > 1 else kwargs.get("dim")
+        return "default" if dim is None else several if several and isinstance(dim, (list, tuple)) else one
+
+    return chosen
+
+
+def _with(argument: str, given: str, otherwise: str = "default") -> Callable[[list, dict], str]:
+    return lambda args, kwargs: given if argument in kwargs else otherwise
+
+
+# The overloads by which torch's graphs call operators, where they are not "default": records have one for several of them.
+_OVERLOADS: dict[str, Any] = {
+    **dict.fromkeys("add sub mul frexp ldexp slice_copy split_copy unsafe_split".split(), "Tensor"),
+    **dict.fromkeys("eq ne lt le gt ge fmod remainder bitwise_and bitwise_or bitwise_xor copysign rsub fill masked_fill lerp "
+                    "bucketize".split(), _of("Tensor", "Scalar")),
+    **dict.fromkeys("log_softmax softmax select transpose unbind unflatten select_copy transpose_copy unbind_copy".split(), "int"),
+    **dict.fromkeys(("pow", "float_power"), _of("Tensor_Tensor", "Tensor_Scalar", "Scalar")),
+    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _of("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), "correction"),
+    **dict.fromkeys(("all", "any", "squeeze"), _over("dim", "dims")),
+    **dict.fromkeys(("conv_transpose2d", "conv_transpose3d"), "input"), **dict.fromkeys(("sort", "argsort"), _with("stable", "stable")),
+    "sum": _over("dim_IntList"), "count_nonzero": _over("dim_IntList"), "mean": _over("dim"), "prod": _over("dim_int"),
+    "div": _with("rounding_mode", "Tensor_mode", "Tensor"), "empty": "memory_format", "flatten": "using_ints", "scatter": "src",
+    "scatter_reduce": "two", "index_fill": "int_Scalar", "xlogy": _of("Tensor", "Scalar_Other", "Scalar_Self"),
+    "where": lambda args, kwargs: _of("self", "ScalarOther", "ScalarSelf", "Scalar")(args[1:], kwargs),
+    "arange.start": lambda args, kwargs: "start_step" if len(args) > 2 or "step" in kwargs else "start",
+    "movedim": lambda args, kwargs: "intlist" if isinstance(args[1], (list, tuple)) else "int",
+    "split": lambda args, kwargs: "sizes" if isinstance(args[1], (list, tuple)) else "Tensor",
+}
+
+
+def _target(name: str, in_place: bool, args: list, kwargs: dict) -> Callable:
     op, _, overload = name.partition(".")
+    said = _OVERLOADS.get(name)
+    overload = said(args, kwargs) if callable(said) else said or overload
     if in_place:
         op += "_"
     # Where torch's name stands for a function with other arguments, the record itself.
@@ -158,7 +201,7 @@ class Writer:
         args = given[:positional]
         while args and (args[-1] is None or not isinstance(args[-1], (Node, list)) and defaults.get(names[len(args) - 1], ...) == args[-1]):
             args.pop()
-        target, name = _target(op, form == "in_place"), op.partition(".")[0].strip("_") + "_" * (form == "in_place")
+        target, name = _target(op, form == "in_place", args, kwargs), op.partition(".")[0].strip("_") + "_" * (form == "in_place")
         if op in ("to_copy", "to", "contiguous"):
             target, args, kwargs = _copy(op, given[0], dict(zip(names, given)), self._is_on_one_device,
                                          self._dtypes.get(call["args"][0]["tensor"]), len(call["results"][0]["shape"]))

@@ -54,7 +54,7 @@ def make_fx(f: Callable, decomposition_table: dict | None = None, tracing_mode: 
     >>> print(make_fx(lambda x: x.sin() + 1)(arete.ones(2)).code.strip())
     def forward(self, x_1):
         sin = arete.ops.aten.sin.default(x_1);  x_1 = None
-        add = arete.ops.aten.add.default(sin, 1);  sin = None
+        add = arete.ops.aten.add.Tensor(sin, 1);  sin = None
         return add
     """
     if decomposition_table:
