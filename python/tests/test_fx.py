@@ -404,3 +404,52 @@ def test_graphs_of_exported_programs_name_overloads(torch, device):
         "masked_fill.Scalar softmax.int transpose.int flatten.using_ints sum.default add.Tensor amax.default add.Tensor div.Tensor_mode "
         "sum.default add.Tensor add_.Tensor mul_.Tensor ge.Tensor any.default unbind.int sort.default select.int slice.Tensor "
         "pow.Tensor_Tensor remainder.Scalar eq.Tensor").split()]
+
+
+@on_the_cpu
+def test_arguments_that_are_any_number(torch, device):
+    fx = fx_of(torch)
+
+    class Net(torch.nn.Module):
+        def forward(self, x, *args, **kwargs):
+            return x + args[0] * args[1] + kwargs["z"]
+
+    one, two, three = torch.ones(1), torch.ones(1) * 2, torch.ones(1) * 3
+    program = fx.symbolic_trace(Net())
+    assert program(one, two, three, z=one).item() == 8.0 and copy.deepcopy(program)(two, two, three, z=one).item() == 9.0
+    several = fx.symbolic_trace(lambda *xs: xs[0] - xs[1])
+    assert several(three, one).item() == 2.0 and fx.Interpreter(several).run(three, two).item() == 1.0
+    assert [n.target for n in program.graph.nodes if n.op == "placeholder"] == ["x", "*args", "**kwargs"]
+    with pytest.raises(fx.proxy.TraceError, match="cannot be iterated"):
+        fx.symbolic_trace(lambda *xs: [x + 1 for x in xs])
+
+
+@on_the_cpu
+def test_graphs_know_annotations_and_lines(torch, device):
+    class Lines(fx_of(torch).Tracer):
+        record_stack_traces = True
+
+    def f(x: torch.Tensor, k: int = 2):
+        return x + k
+
+    nodes = list(Lines().trace(f).nodes)
+    assert [n.type for n in nodes[:2]] == [torch.Tensor, int]
+    assert "test_fx.py" in nodes[2].stack_trace and "return x + k" in nodes[2].stack_trace.splitlines()[-1]
+    nodes[0].stack_trace = "mine"
+    assert nodes[0].meta["stack_trace"] == "mine"
+
+
+@on_the_cpu
+def test_a_sequence_with_a_norm_is_recorded(torch, device):
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.BatchNorm2d(2), torch.nn.ReLU()).eval()
+    program = fx_of(torch).symbolic_trace(net)
+    assert [n.target for n in program.graph.nodes if n.op == "call_module"] == ["0", "1", "2"]
+    assert torch.allclose(program(torch.ones(1, 1, 2, 2)), net(torch.ones(1, 1, 2, 2)))
+
+
+def test_switches_of_tracers_are_refused():
+    class Asserting(arete.fx.Tracer):
+        trace_asserts = True
+
+    with pytest.raises(NotImplementedError, match="trace_asserts"):
+        Asserting().trace(lambda x: x)

@@ -106,6 +106,7 @@ class Graph:
         """A new node where nodes are put (at the end, or see inserting_before())."""
         if name is None:
             name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+            name = f"_{name.lstrip('*')}" if name.startswith("*") else name
             name = name.strip("_") if op == "call_function" or name.startswith("__") else name
             name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
         node = Node(self, self._names.new(name), op, target, tuple(args or ()), dict(kwargs or {}), type_expr)
@@ -352,10 +353,10 @@ class _Writer:
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 default = f" = {self.text(node.args[0])}" if node.args else ""
-                stars = node.target[: len(node.target) - len(node.target.lstrip("*"))]
-                parameters.append(f"{stars}{node.name if stars or not node.target.isidentifier() else node.target}{default}")
-                if not stars and node.name != node.target and node.target.isidentifier():
-                    body.append(f"{node.name} = {node.target}")
+                own = node.target.lstrip("*")
+                parameters.append(node.target[: len(node.target) - len(own)] + (own if own.isidentifier() else node.name) + default)
+                if node.name != own and own.isidentifier():
+                    body.append(f"{node.name} = {own}")
             elif node.op == "output":
                 result = self.text(node.args[0])
             else:

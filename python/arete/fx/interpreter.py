@@ -56,8 +56,8 @@ class Interpreter:
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Any, args: tuple, kwargs: dict) -> Any:
-        if target.startswith("*"):
-            return list(self.args_iter)
+        if target.startswith("*"):  # run() takes no arguments by name
+            return {} if target.startswith("**") else list(self.args_iter)
         for value in self.args_iter:
             return value
         if args:

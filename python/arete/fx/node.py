@@ -118,6 +118,15 @@ class Node:
     def prev(self) -> Node:
         return self._prev
 
+    @property
+    def stack_trace(self) -> str | None:
+        """The program's lines that made the call, where a Tracer with `record_stack_traces` saw it."""
+        return self.meta.get("stack_trace")
+
+    @stack_trace.setter
+    def stack_trace(self, trace: str | None) -> None:
+        self.meta["stack_trace"] = trace
+
     def __repr__(self) -> str:
         return self.name
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import dis
 import operator
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,9 @@ from .graph import Graph
 from .node import Node, map_aggregate
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
+
+
+_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep  # of this package
 
 
 class TraceError(ValueError):
@@ -149,6 +154,9 @@ class TracerBase:
     def create_proxy(self, kind: str, target: Any, args: tuple, kwargs: dict, name: str | None = None, type_expr: Any = None,
                      proxy_factory_fn: Any = None) -> Proxy:
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs), name, type_expr)
+        if self.record_stack_traces:
+            frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_FOLDER)]
+            node.stack_trace = "".join(traceback.format_list(frames)).strip()
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
 
     def create_arg(self, a: Any) -> Any:

@@ -8,6 +8,7 @@ import enum
 import functools
 import inspect
 import math
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,6 +53,17 @@ def _recording(function: Callable) -> Callable:
         return function(*args, **kwargs) if proxy is None else proxy.tracer.create_proxy("call_function", function, args, kwargs)
 
     return call
+
+
+def _with_plain_arguments(function: Any) -> Callable:
+    """The function with `*args` and `**kwargs` as its last arguments, which one value each stands for while a graph is recorded."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        raise TraceError("a function with *args takes a number of inputs that is not known; name them by a function of your own")
+    stars = sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+    plain = code.replace(co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS), co_posonlyargcount=0,
+                         co_argcount=code.co_argcount + code.co_kwonlyargcount + stars, co_kwonlyargcount=0)
+    return types.FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def _assert_is_none(value: Any, msg: str) -> None:
@@ -132,21 +144,24 @@ class Tracer(TracerBase):
         parameters = list(inspect.signature(root_fn).parameters.values())
         args: list = [self.root] if is_module else []
         named: dict = {}
+        starred: list = []
         for p in parameters[1 if is_module else 0:]:
+            annotation = None if p.annotation is inspect.Parameter.empty else p.annotation
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                proxy = self.create_proxy("placeholder", ("*" if p.kind is p.VAR_POSITIONAL else "**") + p.name, (), {})
-                if p.kind is p.VAR_POSITIONAL:
-                    args.append(_Starred(proxy))
+                stars = "*" if p.kind is p.VAR_POSITIONAL else "**"
+                starred.append(self.create_proxy("placeholder", stars + p.name, (), {}, type_expr=annotation))
                 continue
             default = () if p.default is inspect.Parameter.empty else (p.default,)
             if concrete_args and p.name in concrete_args:
                 value = self._specialized(p.name, concrete_args[p.name], default)
             else:
-                value = self.create_proxy("placeholder", p.name, default, {})
+                value = self.create_proxy("placeholder", p.name, default, {}, type_expr=annotation)
             if p.kind is p.KEYWORD_ONLY:
                 named[p.name] = value
             else:
                 args.append(value)
+        if starred:
+            return _with_plain_arguments(root_fn), [*args, *named.values(), *starred], {}
         return root_fn, args, named
 
     def _specialized(self, name: str, value: Any, default: tuple) -> Any:
@@ -222,6 +237,9 @@ class Tracer(TracerBase):
         """The graph of a module's forward(), or of a function. TraceError where Python needs a value that is not known: branches, loops.
 
         Arguments in `concrete_args` are these values, which the program asserts; PH among them is an input."""
+        for switch in ("trace_asserts", "check_mutable_operations"):
+            if getattr(self, switch):
+                raise NotImplementedError(f"fx.Tracer: {switch}: calls are recorded as they are made, and asserts of Python run")
         self._keep = root
         if isinstance(root, nn.Module):
             self.root, function = root, type(root).forward
@@ -238,19 +256,10 @@ class Tracer(TracerBase):
         self._paths = {m: name for name, m in self.root.named_modules()}
         self.graph = Graph(tracer_cls=type(self))
         function, args, named = self.create_args_for_root(function, isinstance(root, nn.Module), concrete_args)
-        plain = [a for a in args if not isinstance(a, _Starred)]
-        starred = [a.proxy for a in args if isinstance(a, _Starred)]
-        if starred:
-            raise TraceError("a function with *args takes a number of inputs that is not known; name them by a function of your own")
         with self._patched(function):
-            result = function(*plain, **named)
+            result = function(*args, **named)
             self.create_node("output", "output", (self.create_arg(result),), {})
         return self.graph
-
-
-class _Starred:
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
 
 
 class PHBase(enum.Enum):

@@ -203,8 +203,8 @@ class _Scripted:
         if recorded is None:
             name = getattr(self.function, "__qualname__", type(self.function).__name__)
             raise RuntimeError(f"'{name}' is recorded when it is first called, which it was not, or not since its mode or its parameters "
-                               "are others: dtypes and dimensions of its inputs are not known. Call what jit.script() gave once with inputs of "
-                               f"the usual kind, or say jit.script({name}, example_inputs=[(x,)]), or jit.trace({name}, (x,))")
+                               "are others: dtypes and dimensions of its inputs are not known. Call what jit.script() gave once with "
+                               f"inputs of the usual kind, or say jit.script({name}, example_inputs=[(x,)]), or jit.trace({name}, (x,))")
         return recorded
 
     def needs_arguments(self) -> bool:
