@@ -142,6 +142,8 @@ def test_what_is_in_a_folder(tmp_path):
     other = arete.nn.Linear(2, 2)
     dcp.load({"net": other}, storage_reader=dcp.FileSystemReader(tmp_path / "n"))
     assert arete.equal(net.weight, other.weight) and optimizer is None
+    with pytest.raises(NotImplementedError, match="per_thread_copy_ahead keeps its default"):
+        dcp.FileSystemWriter(tmp_path / "n", per_thread_copy_ahead=1)
     with pytest.raises(dcp.CheckpointException, match=r"size mismatch for a: the checkpoint has \[6, 10\], the state \[60\]"):
         dcp.load({"a": arete.zeros(60)}, checkpoint_id=tmp_path / "c")
     with pytest.raises(ValueError, match="would have the name 'x.y'"):
@@ -413,6 +415,55 @@ def test_copies_of_two_gpus_wait_for_both():
     assert out == "done\n"
 
 
+@pytest.mark.parametrize("options, files, at_once", [
+    ({}, 1, 1), ({"thread_count": 3}, 3, 3), ({"thread_count": 99}, 6, 6), ({"single_file_per_rank": False}, 6, 1),
+    ({"single_file_per_rank": False, "thread_count": 2}, 6, 2)])
+def test_files_of_a_process(tmp_path, monkeypatch, options, files, at_once):
+    together, write = threading.Barrier(at_once), dcp._files._d.write_pieces
+
+    def writing(*args):
+        together.wait(60)
+        return write(*args)
+
+    monkeypatch.setattr(dcp._files._d, "write_pieces", writing)
+    state = {str(n): arete.arange(100 * n) for n in range(1, 7)}
+    for _ in range(2):  # the second in the place of the first
+        found = dcp.save(state, storage_writer=dcp.FileSystemWriter(tmp_path / "c", **options)).state_dict_metadata
+        assert list(found) == list(state) and found["3"].chunks[0].sizes == (300,)
+        assert len(list((tmp_path / "c").glob("*.safetensors"))) == len(list((tmp_path / "c").iterdir())) - 1 == files
+    read = {k: arete.zeros_like(t) for k, t in state.items()}
+    dcp.load(read, checkpoint_id=tmp_path / "c")
+    assert all(arete.equal(read[k], t) for k, t in state.items())
+
+
+def test_numbers_of_threads(tmp_path):
+    for kind in (dcp.FileSystemWriter, dcp.HuggingFaceStorageReader, dcp.HuggingFaceStorageWriter):
+        with pytest.raises(ValueError, match="thread_count is the number of threads, from 1 on, got 0"):
+            kind(tmp_path, thread_count=0)
+    state, twice = {str(n): arete.arange(10 * n) for n in range(4)}, threading.Barrier(2)
+
+    def by_twos(function):
+        def call(*args):
+            twice.wait(60)
+            return function(*args)
+
+        return call
+
+    writer_of = dcp.hf_storage.serialization._safetensors_writer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dcp.hf_storage.serialization, "_safetensors_writer", lambda held: by_twos(writer_of(held)))
+        files = {name: 1 + int(name) for name in state}
+        dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path, files, thread_count=2))
+        found = dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(
+            tmp_path, files, save_distributed=True, enable_consolidation=True, thread_count_consolidation=2))
+    assert found.state_dict_metadata["3"].size == (30,) and len(list(tmp_path.iterdir())) == 5
+    read = {name: arete.zeros_like(t) for name, t in state.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dcp.hf_storage._Folder, "read", by_twos(dcp.hf_storage._Folder.read))
+        dcp.load(read, storage_reader=dcp.HuggingFaceStorageReader(tmp_path, thread_count=2))
+    assert all(arete.equal(read[name], t) for name, t in state.items())
+
+
 def test_copies_for_what_is_saved_meanwhile(tmp_path, monkeypatch):
     staging, x, begun, goes_on = dcp.staging, arete.arange(4), threading.Event(), threading.Event()
     write = dcp._files._d.write_pieces
@@ -436,7 +487,7 @@ def test_copies_for_what_is_saved_meanwhile(tmp_path, monkeypatch):
     second = dcp.async_save({"x": x}, storage_writer=writer, checkpoint_id=tmp_path / "b")  # waits: the memory is the same
     assert first.done() and len(writer._stager.state_dict_cache) == 1
     x += 10
-    second.result(60)
+    assert second.result(60).state_dict_metadata["x"].size == (4,)
     assert stored("a") == [0, 1, 2, 3] and stored("b") == [10, 11, 12, 13]
     options = staging.StagingOptions(use_async_staging=False)
     dcp.async_save({"x": x}, checkpoint_id=tmp_path / "c", async_stager=staging.DefaultStager(options)).result(60)
@@ -460,6 +511,9 @@ def test_copies_for_what_is_saved_meanwhile(tmp_path, monkeypatch):
         staged = stager.stage({"a": [x, (x, 1)], "b": "text"})
         x += 1
         assert staged["a"][0].tolist() == (x - 1).tolist() and staged["a"][1][1] == 1 and staged["b"] == "text"
+    with pytest.raises(ValueError, match="Unexpected value type <class 'set'>"):
+        staging.BlockingAsyncStager(type_check=True).stage({"a": [x, {1}]})
+    assert staging.BlockingAsyncStager(type_check=True).stage({"a": [None, 1.5, b"b"]}) == {"a": [None, 1.5, b"b"]}
 
 
 def test_who_is_killed_while_he_saves_loses_nothing(tmp_path):
@@ -615,6 +669,8 @@ def test_states_of_submodules():
                     lambda: get_state_dict(net, optimizer, options=without)):
         with pytest.raises(NotImplementedError, match="keep_submodule_prefixes"):
             refused()
+    with pytest.raises(NotImplementedError, match="dsd_fqn_modifiers keeps its default"):
+        get_model_state_dict(net, options=StateDictOptions(dsd_fqn_modifiers="_names"))
     with pytest.raises(NotImplementedError, match="submodules"):
         get_optimizer_state_dict(net, arete.optim.SGD(net.parameters(), 0.1), submodules={net[1]})
 

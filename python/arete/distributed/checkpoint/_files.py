@@ -1,6 +1,7 @@
 """Checkpoints that many processes write and read: each its pieces, in safetensors files of a folder, and one of them the index, last."""
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import json
@@ -16,14 +17,14 @@ from ... import _C
 from .. import distributed_c10d as c10d
 from ..tensor._dtensor import DTensor
 from .default_planner import HOOKS, DefaultLoadPlanner, DefaultSavePlanner
-from .hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from .hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter, checked_count, in_threads
 from .metadata import Metadata, metadata_of
 from .staging import BlockingAsyncStager, DefaultStager, _Copies
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save",
            "load", "save"]
 
-_OF_SAVES = re.compile(r"\.?([0-9a-f]{12})-\d+\.(safetensors|json|tmp)")
+_OF_SAVES = re.compile(r"\.?([0-9a-f]{12})-\d+(-\d+)?\.(safetensors|json|tmp)")
 _SKELETON = ".skeleton"  # among objects: how what rank 0 has saved was nested
 _under_way: set = set()  # generations that this process writes
 _d = _C._distributed
@@ -54,14 +55,19 @@ class AsyncSaveResponse:
 
 class FileSystemWriter:
     """Where a checkpoint is written: a folder, which all processes reach. Files are always durable before the index is written, and an
-    older checkpoint in the folder is replaced then, or with overwrite=False is an error. `cache_staged_state_dict`: async_save() copies
-    into the memory of the copies before, which have been written then."""
+    older checkpoint in the folder is replaced then, or with overwrite=False is an error. `thread_count`: each process writes so many files
+    side by side, of pieces that are about equally large together; without `single_file_per_rank` each piece is a file.
+    `cache_staged_state_dict`: async_save() copies into the memory of the copies before, which have been written then."""
 
     def __init__(self, path: Any, single_file_per_rank: bool = True, sync_files: bool = True, thread_count: int = 1,
                  per_thread_copy_ahead: int = 10_000_000, cache_staged_state_dict: bool = False, overwrite: bool = True) -> None:
-        if not single_file_per_rank or not sync_files:
-            raise NotImplementedError("FileSystemWriter: each process writes one file, which is durable")
+        if not sync_files:
+            raise NotImplementedError("FileSystemWriter: files are always durable (sync_files)")
+        if per_thread_copy_ahead != 10_000_000:
+            raise NotImplementedError("FileSystemWriter: per_thread_copy_ahead keeps its default: all pieces of a file are copied before it "
+                                      "is written")
         self.path, self.overwrite = os.fspath(path), overwrite
+        self.single_file_per_rank, self.thread_count = single_file_per_rank, checked_count(thread_count, "FileSystemWriter: thread_count")
         self._stager = BlockingAsyncStager(cache_staged_state_dict)
 
 
@@ -74,10 +80,6 @@ class FileSystemReader:
     def read_metadata(self) -> Metadata:
         """The names, sizes and pieces of what is there."""
         return metadata_of(self.path)
-
-
-def _replaces(writer: Any) -> bool:
-    return writer is None or writer.overwrite
 
 
 def _place(checkpoint_id: Any, given: Any, kind: type) -> str:
@@ -234,12 +236,12 @@ class _Group:
 class _Save:
     """A checkpoint that is being written. What needs the others is done when it is made; write() needs them only through files."""
 
-    def __init__(self, chosen: Callable[[], dict], folder: str, group: _Group, overwrite: bool = True, lowest: bool = False) -> None:
-        self.folder, self.group = pathlib.Path(folder), group
+    def __init__(self, chosen: Callable[[], dict], writer: FileSystemWriter, group: _Group, lowest: bool = False) -> None:
+        self.writer, self.folder, self.group = writer, pathlib.Path(writer.path), group
         problem, flat = None, {}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not overwrite and (self.folder / "index.json").exists():
+            if not writer.overwrite and (self.folder / "index.json").exists():
                 raise FileExistsError(f"{self.folder} has a checkpoint, which overwrite=False keeps")
             if group.rank == 0:
                 self._clean()
@@ -285,15 +287,23 @@ class _Save:
             self.tensors[name][2].append([owner, list(start), sizes])
             if owner == group.rank:
                 self.mine.append((f"{name}@{','.join(map(str, start))}", held[(name, start)]))
-        self.writers = [r for r in range(group.size) if any(p[0] == r for t in self.tensors.values() for p in t[2])]
         self.timeout = 3600.0
 
     def stage(self, copies: _Copies) -> None:
         """Copies to host memory, after which the program may change its tensors."""
         self.mine = copies(self.mine)
 
-    def _file(self, rank: int) -> str:
-        return f"{self.generation}-{rank}.safetensors"
+    def _files(self) -> list:
+        """The files that this process writes, each with its pieces."""
+        count = self.writer.thread_count if self.writer.single_file_per_rank else len(self.mine)
+        files: list = [[] for _ in range(min(count, len(self.mine)))]
+        loads = [0] * len(files)
+        for piece in sorted(self.mine, key=lambda p: -p[1].nbytes) if count > 1 else self.mine:
+            least = loads.index(min(loads))
+            files[least].append(piece)
+            loads[least] += piece[1].nbytes
+        name = f"{self.generation}-{self.group.rank}"
+        return [(f"{name}{f'-{i}' if i else ''}.safetensors", pieces) for i, pieces in enumerate(files)]
 
     def _note(self, rank: int) -> pathlib.Path:
         return self.folder / f".{self.generation}-{rank}.json"
@@ -344,10 +354,10 @@ class _Save:
     def _write(self, together: bool) -> None:
         note: dict = {}
         try:
-            if self.mine:
-                path = self.folder / self._file(self.group.rank)
-                sums = _d.write_pieces(str(path), [key for key, _ in self.mine], [t for _, t in self.mine])
-                note = {"bytes": path.stat().st_size, "crc": dict(zip((key for key, _ in self.mine), sums))}
+            files = self._files()
+            sums = in_threads(self.writer.thread_count, lambda file: _d.write_pieces(str(self.folder / file[0]), *zip(*file[1])), files)
+            note = {"files": {name: (self.folder / name).stat().st_size for name, _ in files},
+                    "pieces": {key: (name, crc) for (name, pieces), of in zip(files, sums) for (key, _), crc in zip(pieces, of)}}
         except Exception as error:
             note = {"problem": f"rank {self.group.rank}: {type(error).__name__}: {error}"}
         self.mine = []
@@ -376,9 +386,10 @@ class _Save:
             rows = []
             for owner, start, sizes in pieces:
                 key = f"{name}@{','.join(map(str, start))}"
-                rows.append((self._file(owner), key, start, sizes, notes[owner]["crc"][key]))
+                file, crc = notes[owner]["pieces"][key]
+                rows.append((file, key, start, sizes, crc))
             index[name] = (code, whole, rows)
-        files = {self._file(r): notes[r]["bytes"] for r in self.writers}
+        files = {name: size for note in notes.values() for name, size in note["files"].items()}
         _d.write_checkpoint_index(str(self.folder), index, files, json.dumps(self.objects))
 
     def _key(self, what: Union[int, str]) -> str:
@@ -440,13 +451,14 @@ def _check_plans(planner: Any, kind: type, use_collectives: bool = True) -> None
 
 
 def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None, process_group: Any = None,
-         no_dist: bool = False, use_collectives: bool = True) -> None:
+         no_dist: bool = False, use_collectives: bool = True) -> Metadata:
     """Writes tensors, DTensors and what is made of numbers and texts, in dictionaries, to a folder; objects that have state_dict() give
     theirs. All processes of the group call it, and it is there for all when it returns: before that, what was there. Of tensors that are
-    no DTensors the values of some process are written.
+    no DTensors the values of some process are written. Gives what the checkpoint says of itself, in all processes.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"x": arete.arange(3), "step": 7}, checkpoint_id="run")
+    >>> list(dcp.save({"x": arete.arange(3), "step": 7}, checkpoint_id="run").state_dict_metadata)
+    ['step', 'x']
     >>> state = {"x": arete.zeros(3, dtype=arete.int64), "step": 0}
     >>> dcp.load(state, checkpoint_id="run")
     >>> state
@@ -463,6 +475,7 @@ def save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = N
     except Exception as error:  # whatever it is, the others wait to hear of it
         problem = str(error) if isinstance(error, CheckpointException) else f"{type(error).__name__}: {error}"
     group.agree(problem)
+    return metadata_of(os.fspath(work.folder))
 
 
 def _chosen(state: dict, planner: Any, group: _Group) -> dict:
@@ -481,11 +494,13 @@ def _given_on(planner: Any, state: dict, metadata: Any, group: _Group) -> dict:
 
 def _planned(state: Callable[[], dict], checkpoint_id: Any, writer: Any, planner: Any, group: _Group) -> _Save:
     folder = _place(checkpoint_id, writer, FileSystemWriter)
+    writer = copy.copy(writer) if writer is not None else FileSystemWriter(folder)
+    writer.path = folder
     lowest = planner is not None and planner.dedup_save_to_lowest_rank
-    return _Save(lambda: _chosen(state(), planner, group), folder, group, _replaces(writer), lowest)
+    return _Save(lambda: _chosen(state(), planner, group), writer, group, lowest)
 
 
-def _save_whole(chosen: Callable[[], dict], writer: HuggingFaceStorageWriter, group: _Group) -> None:
+def _save_whole(chosen: Callable[[], dict], writer: HuggingFaceStorageWriter, group: _Group) -> Metadata:
     problem, flat = None, {}
     try:
         _flat(chosen(), "", flat)
@@ -504,6 +519,7 @@ def _save_whole(chosen: Callable[[], dict], writer: HuggingFaceStorageWriter, gr
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     group.agree(problem)
+    return HuggingFaceStorageReader(writer.path).read_metadata()
 
 
 _writers = ThreadPoolExecutor(1, "arete-checkpoint")
@@ -512,8 +528,8 @@ _writers = ThreadPoolExecutor(1, "arete-checkpoint")
 def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None,
                process_group: Any = None, async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True) -> Union[Future, AsyncSaveResponse]:
-    """As save(), but once copies are in host memory it goes on at once; the future is done when the checkpoint is there. The folder is the
-    meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an AsyncSaveResponse has two futures."""
+    """As save(), but once copies are in host memory it goes on at once; the future is done, with what save() gives, when the checkpoint is
+    there. The folder is the meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an AsyncSaveResponse has two futures."""
     _check_plans(planner, DefaultSavePlanner, use_collectives)
     if getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other checkpointers are not supported")
@@ -537,7 +553,14 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
     else:
         work.stage(stager._copies())
     in_thread = isinstance(staged, Future)
-    written = _writers.submit(lambda: (staged.result(), work.write())[1] if in_thread else work.write())
+
+    def write() -> Metadata:
+        if in_thread:
+            staged.result()
+        work.write()
+        return metadata_of(os.fspath(work.folder))
+
+    written = _writers.submit(write)
     if getattr(stager, "cache_staged_state_dict", False):
         stager._reading = [written]
     return AsyncSaveResponse(staged, written) if in_thread else written
@@ -561,7 +584,7 @@ def load(state_dict: dict, *, checkpoint_id: Any = None, storage_reader: Any = N
         if planner is not None and type(planner) is not DefaultLoadPlanner:
             whole = storage_reader.read_metadata() if hugging_face else metadata_of(folder)
             state_dict = _given_on(planner, dict(state_dict), whole, group)
-        _load(state_dict, checkpoint, getattr(planner, "allow_partial_load", False))
+        _load(state_dict, checkpoint, getattr(planner, "allow_partial_load", False), getattr(storage_reader, "thread_count", 1))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         if group.size == 1:
@@ -606,14 +629,14 @@ def read_all(folder: Any) -> Any:
     return state
 
 
-def _load(state: dict, checkpoint: Any, partial: bool) -> None:
+def _load(state: dict, checkpoint: Any, partial: bool, threads: int) -> None:
     objects = json.loads(checkpoint.objects)
     own = _states(state)
     flat: dict = {}
     _flat(own, "", flat)
     paths: dict = {}
     _paths(own, "", [], paths)
-    tensors = checkpoint.tensors
+    tensors, parts = checkpoint.tensors, []
     missing = {n: None for n, v in flat.items() if n not in (tensors if isinstance(v, _C.Tensor) else objects)}
     if missing and not partial:
         more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
@@ -629,7 +652,8 @@ def _load(state: dict, checkpoint: Any, partial: bool) -> None:
             raise ValueError(f"size mismatch for {name}: the checkpoint has {tensors[name][1]}, the state {whole}")
         sizes, start = t._spec.offsets() if isinstance(t, DTensor) else (whole, [0] * len(whole))
         local = (t.to_local() if isinstance(t, DTensor) else t).detach()
-        local.copy_(checkpoint.read(name, list(start), list(sizes)))
+        parts.append((local, name, list(start), list(sizes)))
+    in_threads(threads, lambda part: part[0].copy_(checkpoint.read(*part[1:])), parts)
     for k, v in state.items():
         if _is_stateful(v):
             v.load_state_dict(own[k])

@@ -23,7 +23,7 @@ class DefaultSavePlanner:
     plans.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"x": arete.ones(2)}, checkpoint_id="run", planner=dcp.DefaultSavePlanner())
+    >>> _ = dcp.save({"x": arete.ones(2)}, checkpoint_id="run", planner=dcp.DefaultSavePlanner())
     """
 
     def __init__(self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True,
@@ -45,7 +45,7 @@ class DefaultLoadPlanner:
     NotImplementedError as above.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"x": arete.ones(2)}, checkpoint_id="run")
+    >>> _ = dcp.save({"x": arete.ones(2)}, checkpoint_id="run")
     >>> state = {"x": arete.zeros(2), "new": arete.zeros(1)}
     >>> dcp.load(state, checkpoint_id="run", planner=dcp.DefaultLoadPlanner(allow_partial_load=True))
     >>> state

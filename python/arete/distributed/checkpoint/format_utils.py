@@ -15,7 +15,7 @@ def dcp_to_torch_save(dcp_checkpoint_dir: Any, torch_save_path: Any) -> None:
     """Writes what a folder has, whole, to a file for `arete.load()`.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"model": nn.Linear(1, 2).state_dict(), "step": 3}, checkpoint_id="folder", no_dist=True)
+    >>> _ = dcp.save({"model": nn.Linear(1, 2).state_dict(), "step": 3}, checkpoint_id="folder", no_dist=True)
     >>> dcp.format_utils.dcp_to_torch_save("folder", "file.pt")
     >>> arete.load("file.pt")["model"]["weight"].shape
     arete.Size([2, 1])

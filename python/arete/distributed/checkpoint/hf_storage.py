@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 import pathlib
-from typing import Any, Iterator, Optional
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 from ... import _C, serialization
 from ..._formats.safetensors import SafetensorsFile
@@ -19,11 +21,27 @@ __all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
 _INDEX = "model.safetensors.index.json"
 
 
+def checked_count(count: int, name: str) -> int:
+    """The number of threads that an option says."""
+    if type(count) is not int or count < 1:
+        raise ValueError(f"{name} is the number of threads, from 1 on, got {count!r}")
+    return count
+
+
+def in_threads(count: int, function: Callable[[Any], Any], items: Iterable) -> list:
+    """function(item) of each item, in order, by so many threads, or with one by this."""
+    if count == 1:
+        return list(map(function, items))
+    with ThreadPoolExecutor(count, "arete-checkpoint") as threads:
+        return list(threads.map(function, items))
+
+
 class HuggingFaceStorageReader:
-    """Where load() reads tensors from: a folder with safetensors files. Each process maps the files and reads its parts.
+    """Where load() reads tensors from: a folder with safetensors files. Each process maps the files and reads its parts, in `thread_count`
+    threads.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"w": arete.ones(2)}, storage_writer=dcp.HuggingFaceStorageWriter("model"))
+    >>> _ = dcp.save({"w": arete.ones(2)}, storage_writer=dcp.HuggingFaceStorageWriter("model"))
     >>> state = {"w": arete.zeros(2)}
     >>> dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader("model"))
     >>> state["w"]
@@ -31,7 +49,7 @@ class HuggingFaceStorageReader:
     """
 
     def __init__(self, path: Any, thread_count: int = 1) -> None:
-        self.path = os.fspath(path)
+        self.path, self.thread_count = os.fspath(path), checked_count(thread_count, "HuggingFaceStorageReader: thread_count")
 
     def _open(self) -> "_Folder":
         return _Folder(self.path)
@@ -75,7 +93,8 @@ class _Folder:
 class HuggingFaceStorageWriter:
     """Where save() writes a state of tensors: rank 0 a folder with one safetensors file, or several as `fqn_to_index_mapping` says, by the
     names of tensors, from 1 on, and their index. Tensors that are spread over processes are gathered one after the other, so with
-    `save_distributed` it must be `enable_consolidation=True`: files of parts are what FileSystemWriter writes. Files take the
+    `save_distributed` it must be `enable_consolidation=True`: files of parts are what FileSystemWriter writes. So many files are written
+    side by side, and in memory, as `thread_count` says, or with `enable_consolidation` `thread_count_consolidation`. Files take the
     places of those that are there when all are written, the index last; of a write that fails there are none.
 
     >>> arete.distributed.checkpoint.HuggingFaceStorageWriter("model", {"a": 1, "b": 2}).path
@@ -87,6 +106,8 @@ class HuggingFaceStorageWriter:
         if save_distributed and not enable_consolidation:
             raise NotImplementedError("HuggingFaceStorageWriter: files of parts are not written: enable_consolidation, or FileSystemWriter")
         self.path, self.mapping = os.fspath(path), fqn_to_index_mapping
+        counts = [checked_count(n, "HuggingFaceStorageWriter: a thread_count") for n in (thread_count, thread_count_consolidation)]
+        self.thread_count = counts[enable_consolidation]
 
     def _check(self, flat: dict) -> None:
         others = [name for name, v in flat.items() if not isinstance(v, _C.Tensor)]
@@ -127,12 +148,19 @@ class HuggingFaceStorageWriter:
         total = 0
         with contextlib.ExitStack() as files:  # which take their places from the last to the first
             index = files.enter_context(serialization._replacing(str(folder / _INDEX)))
-            for i, group in itertools.groupby(wholes, key=lambda found: places[found[0]]):
-                held = {name: whole.cpu().contiguous() for name, whole in group}
-                total += sum(t.nbytes for t in held.values())
-                write = serialization._safetensors_writer(held)
-                if write is None:
-                    raise TypeError(f"{names[i]} would have a tensor of a dtype that such files have not")
-                write(files.enter_context(serialization._replacing(str(folder / names[i]))))
+            under_way: deque = deque()
+            with ThreadPoolExecutor(self.thread_count, "arete-checkpoint") as threads:
+                for i, group in itertools.groupby(wholes, key=lambda found: places[found[0]]):
+                    if len(under_way) == self.thread_count:
+                        under_way.popleft().result()
+                    held = {name: whole.cpu().contiguous() for name, whole in group}
+                    total += sum(t.nbytes for t in held.values())
+                    write = serialization._safetensors_writer(held)
+                    if write is None:
+                        raise TypeError(f"{names[i]} would have a tensor of a dtype that such files have not")
+                    under_way.append(threads.submit(write, files.enter_context(serialization._replacing(str(folder / names[i])))))
+                    del held, write
+            for written in under_way:
+                written.result()
             of_names = {name: names[places[name]] for name in flat}
             index.write(json.dumps({"metadata": {"total_size": total}, "weight_map": of_names}, indent=2).encode())

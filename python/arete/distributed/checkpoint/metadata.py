@@ -49,7 +49,7 @@ class Metadata:
     """What a checkpoint has, under the names of nested dictionaries with dots between.
 
     >>> dcp = arete.distributed.checkpoint
-    >>> dcp.save({"model": {"weight": arete.zeros(2, 3)}, "step": 7}, checkpoint_id="run")
+    >>> _ = dcp.save({"model": {"weight": arete.zeros(2, 3)}, "step": 7}, checkpoint_id="run")
     >>> facts = dcp.FileSystemReader("run").read_metadata().state_dict_metadata
     >>> facts["model.weight"].size, facts["step"]
     (Size([2, 3]), BytesStorageMetadata())

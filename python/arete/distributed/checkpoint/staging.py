@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, Callable, Iterable, Optional, Protocol, Union, runtime_checkable
@@ -88,6 +89,14 @@ def _mapped(value: Any, copy: Callable[[Any], Any]) -> Any:
     return type(value)(_mapped(v, copy) for v in value) if type(value) in (list, tuple) else value
 
 
+def _check_types(value: Any) -> None:
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _check_types(inner)
+    if not isinstance(value, (_C.Tensor, dict, list, tuple, int, float, str, bytes, io.BytesIO, type(None))):
+        raise ValueError(f"Unexpected value type {type(value)}: with type_check a state has tensors, numbers, texts, bytes, lists and "
+                         "dictionaries")
+
+
 def _tensors_of(state: Any) -> list:
     tensors: list = []
     _mapped(state, tensors.append)
@@ -148,7 +157,7 @@ class DefaultStager:
 
 class BlockingAsyncStager:
     """Copies a state before async_save() returns; with `cache_staged_state_dict` into the memory of the copies before, which have been
-    written then."""
+    written then. With `type_check` ValueError for what is no tensor, number, text, bytes, None, list or dictionary."""
 
     _synchronize_after_execute = False
     should_synchronize_after_execute = False
@@ -160,6 +169,8 @@ class BlockingAsyncStager:
 
     def stage(self, state_dict: dict) -> dict:
         """The state with tensors in host memory."""
+        if self.type_check:
+            _check_types(state_dict)
         copies = iter(self._copies()([(k, t.detach()) for k, t in enumerate(_tensors_of(state_dict))]))
         return _mapped(state_dict, lambda t: next(copies)[1])
 

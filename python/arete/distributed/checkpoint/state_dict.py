@@ -57,6 +57,8 @@ def _checked(options: Optional[StateDictOptions], submodules: Any = None, cuts_p
         raise NotImplementedError("keep_submodule_prefixes=False is for get_model_state_dict() alone: give the submodule as the model")
     if submodules:
         raise NotImplementedError("states of optimizers for submodules: give the submodule as the model")
+    if options.dsd_fqn_modifiers != "_fqn_modifiers":
+        raise NotImplementedError("dsd_fqn_modifiers keeps its default: names of parameters are those that the model has")
     if options.broadcast_from_rank0 and not options.full_state_dict:
         raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
     return options
