@@ -231,6 +231,16 @@ def test_groups_are_listed():
     pair, other = dist.new_group([0, 1]), dist.new_group([2, 3])
     assert list(c10d._pg_map) == [dist.group.WORLD, pair] and other is dist.GroupMember.NON_GROUP_MEMBER
     assert c10d._pg_map[pair][0] == "fake" and other not in c10d._pg_map
+    with pytest.raises(NotImplementedError, match="groups have no tags"):
+        dist._functional_collectives.all_reduce(arete.ones(1), "sum", [0, 1], tag="a")
+    net = dist.fsdp.FullyShardedDataParallel(arete.nn.Linear(2, 1))
+    for state in (lambda g: net.optim_state_dict(net, arete.optim.SGD(net.parameters(), 0.1), group=g),
+                  lambda g: net.full_optim_state_dict(net, arete.optim.SGD(net.parameters(), 0.1), group=g)):
+        state(dist.group.WORLD)
+        with pytest.raises(NotImplementedError, match=r"the group of the network is the group of its state, got that of \[0, 1\]"):
+            state(pair)
+    with pytest.raises(NotImplementedError, match="no ShardedTensor"):
+        net.set_state_dict_type(net, dist.fsdp.StateDictType.SHARDED_STATE_DICT, dist.fsdp.ShardedStateDictConfig(_use_dtensor=False))
     dist.destroy_process_group(pair)
     assert list(c10d._pg_map) == [dist.group.WORLD]
     dist.destroy_process_group()

@@ -19,8 +19,10 @@ def _kind(name: str) -> c10d.ReduceOp:
     return _KINDS[name.lower()]
 
 
-def _group(group: Any) -> c10d.ProcessGroup:
+def _group(group: Any, tag: str = "") -> c10d.ProcessGroup:
     """Of a group or its name, a mesh of one dimension, a mesh and the number of a dimension, or the ranks of a group that was made."""
+    if tag:
+        raise NotImplementedError(f"groups have no tags: give the group instead of its ranks and the tag {tag!r}")
     if group is None or isinstance(group, c10d.ProcessGroup):
         return c10d._of(group)
     if isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
@@ -51,25 +53,25 @@ def wait_tensor(tensor: Any) -> Any:
 
 def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
     note("broadcast")
-    return F.broadcast(self, src, _group(group))
+    return F.broadcast(self, src, _group(group, tag))
 
 
 def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
     note("all_reduce")
-    return F.all_reduce(self, _kind(reduceOp), _group(group))
+    return F.all_reduce(self, _kind(reduceOp), _group(group, tag))
 
 
 def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
     """The tensors of all processes, one after the other along a dimension."""
     note("all_gather_into_tensor")
     rows = self.movedim(gather_dim, 0).contiguous()
-    return _ops.collective_all_gather(rows, _group(group)._number).movedim(0, gather_dim)
+    return _ops.collective_all_gather(rows, _group(group, tag)._number).movedim(0, gather_dim)
 
 
 def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Any:
     """Of the sums or averages of all processes' tensors the part for this one, cut along a dimension."""
     note("reduce_scatter_tensor")
-    group, op = _group(group), _kind(reduceOp)
+    group, op = _group(group, tag), _kind(reduceOp)
     rows = self.movedim(scatter_dim, 0).contiguous()
     if F._without_gradient(op, self):
         rows = rows.detach()
@@ -83,12 +85,12 @@ def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any
 def all_to_all_single(self: Any, output_split_sizes: Optional[Sequence[int]], input_split_sizes: Optional[Sequence[int]], group: Any,
                       tag: str = "") -> Any:
     note("all_to_all_single")
-    return _ops.collective_all_to_all(self, list(output_split_sizes or []), list(input_split_sizes or []), _group(group)._number)
+    return _ops.collective_all_to_all(self, list(output_split_sizes or []), list(input_split_sizes or []), _group(group, tag)._number)
 
 
 def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "") -> Any:
     """The tensor of the process that sends to this one: `src_dst` has for each rank the one that it sends to."""
-    group = _group(group)
+    group = _group(group, tag)
     if sorted(src_dst) != list(range(group.size())):
         raise ValueError(f"src_dst has each rank of the group once, got {list(src_dst)}")
     sends, gets = [0] * group.size(), [0] * group.size()
@@ -97,15 +99,15 @@ def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "")
 
 
 def all_reduce_coalesced(self: Sequence[Any], reduceOp: str, group: Any, tag: str = "") -> list:
-    return [all_reduce(x, reduceOp, group) for x in self]
+    return [all_reduce(x, reduceOp, group, tag) for x in self]
 
 
 def all_gather_into_tensor_coalesced(self: Sequence[Any], group: Any, tag: str = "") -> list:
-    return [all_gather_tensor(x, 0, group) for x in self]
+    return [all_gather_tensor(x, 0, group, tag) for x in self]
 
 
 def reduce_scatter_tensor_coalesced(inputs: Sequence[Any], reduceOp: str, scatter_dim: Sequence[int], group: Any, tag: str = "") -> list:
-    return [reduce_scatter_tensor(x, reduceOp, d, group) for x, d in zip(inputs, scatter_dim)]
+    return [reduce_scatter_tensor(x, reduceOp, d, group, tag) for x, d in zip(inputs, scatter_dim)]
 
 
 class AsyncCollectiveTensor(_C.Tensor):

@@ -70,7 +70,8 @@ def gather_object(obj: Any, object_gather_list: Optional[list] = None, dst: Opti
 
 def broadcast_object_list(object_list: list, src: Optional[int] = None, group: Optional[c10d.ProcessGroup] = None, device: Any = None,
                           group_src: Optional[int] = None) -> None:
-    """Fills the lists of all processes with the objects of one, rank 0 if nothing else is said."""
+    """Fills the lists of all processes with the objects of one, rank 0 if nothing else is said. What arrives is the same by
+    way of whatever `device`: the group's own."""
     if not c10d._is_member(group, "broadcast_object_list"):
         return
     group = c10d._of(group)
@@ -108,7 +109,7 @@ def scatter_object_list(scatter_object_output_list: list, scatter_object_input_l
 
 def send_object_list(object_list: list, dst: Optional[int] = None, group: Optional[c10d.ProcessGroup] = None, device: Any = None,
                      group_dst: Optional[int] = None, use_batch: bool = False) -> None:
-    """Sends objects to one process."""
+    """Sends objects to one process, one after the other; `device` and `use_batch` change nothing of what arrives."""
     if not c10d._is_member(group, "send_object_list"):
         return
     group = c10d._of(group)

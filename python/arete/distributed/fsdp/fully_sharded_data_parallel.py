@@ -61,6 +61,14 @@ def _keep_whole_precision(module: nn.Module, kinds: tuple, ignored: set, shard: 
         m.register_forward_hook(restore)
 
 
+def _check_group(model: nn.Module, group: Any) -> None:
+    """States are spread over the network's own processes, which programs may name."""
+    wrappers = FullyShardedDataParallel.fsdp_modules(model)
+    meshes = [w.device_mesh for w in wrappers[:1]]
+    if group is not None and not any(group._ranks == mesh.get_group(d)._ranks for mesh in meshes for d in range(mesh.ndim)):
+        raise NotImplementedError(f"FullyShardedDataParallel: the group of the network is the group of its state, got that of {group._ranks}")
+
+
 def _mesh_of(group: Any, strategy: ShardingStrategy, mesh: Optional[DeviceMesh], device: str) -> DeviceMesh:
     hybrid = strategy in (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
     if mesh is None and isinstance(group, tuple):
@@ -264,6 +272,8 @@ class FullyShardedDataParallel(nn.Module):
         for config, kind in ((model, kinds[0]), (optim, kinds[1])):
             if type(config) is not kind:
                 raise RuntimeError(f"{state_dict_type} goes with a {kind.__name__}, got {type(config).__name__}")
+            if not getattr(config, "_use_dtensor", True):
+                raise NotImplementedError(f"{kind.__name__}: what is spread over processes is a DTensor, and no ShardedTensor")
         before = FullyShardedDataParallel.get_state_dict_type(module)
         for m in FullyShardedDataParallel.fsdp_modules(module):
             m._settings = StateDictSettings(state_dict_type, model, optim)
@@ -294,6 +304,7 @@ class FullyShardedDataParallel(nn.Module):
         """The optimizer's state under the parameters' names, in the network's type."""
         if optim_state_dict is not None:
             raise NotImplementedError("optim_state_dict: states other than the optimizer's own are not supported")
+        _check_group(model, group)
         settings = FullyShardedDataParallel.get_state_dict_type(model)
         config = settings.optim_state_dict_config
         full = settings.state_dict_type is StateDictType.FULL_STATE_DICT
@@ -302,12 +313,14 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def full_optim_state_dict(model: nn.Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None) -> dict:
-        """The optimizer's state with whole tensors, in rank 0."""
+        """The optimizer's state with whole tensors, in rank 0. The optimizer knows its parameters, so that `optim_input` has no say."""
+        _check_group(model, group)
         return states.get_optimizer_state_dict(model, optim, options=states.StateDictOptions(full_state_dict=True, cpu_offload=rank0_only))
 
     @staticmethod
     def sharded_optim_state_dict(model: nn.Module, optim: Any, group: Any = None) -> dict:
         """The optimizer's state with DTensors."""
+        _check_group(model, group)
         return states.get_optimizer_state_dict(model, optim)
 
     @staticmethod
@@ -317,6 +330,7 @@ class FullyShardedDataParallel(nn.Module):
         with `load_directly` it does."""
         if is_named_optimizer:
             raise NotImplementedError("optim_state_dict_to_load: named optimizers are not supported")
+        _check_group(model, group)
         if getattr(FullyShardedDataParallel.get_state_dict_type(model).optim_state_dict_config, "rank0_only", False):
             optim_state_dict = states.state_from_rank0(model, [optim], optim_state_dict)
         local = states.local_optimizer_state(model, optim, optim_state_dict)
@@ -362,7 +376,9 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def shard_full_optim_state_dict(full_optim_state_dict: dict, model: nn.Module, optim_input: Any = None, optim: Any = None) -> dict:
-        """What optim.load_state_dict() takes, from a state with whole tensors."""
+        """What optim.load_state_dict() takes, from a state with whole tensors; `optim` is needed, which knows its parameters."""
+        if optim is None:
+            raise NotImplementedError("shard_full_optim_state_dict: give the optimizer as optim, not its parameters as optim_input")
         return states.local_optimizer_state(model, optim, full_optim_state_dict)
 
 
