@@ -1,4 +1,6 @@
 """Tensors and layers spread over processes: one process' results."""
+import itertools
+
 import fake_gpus
 import pytest
 from peer import peer
@@ -893,6 +895,37 @@ OF_WHOLE_TENSORS = ["x.flip(0, 1)", "x.flip(1, 0)", "x.flip(1)", "torch.flip(x, 
                     "x.amin(1).div_(4)"]
 
 
+def test_what_becomes_of_functions_is_kept_by_all_that_it_depends_on():
+    from arete.distributed.tensor import Replicate, Shard, distribute_tensor
+    F = arete.nn.functional
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = dist.init_device_mesh("cpu", (1,))
+        whole = arete.arange(24.0).cos().reshape(4, 6)
+        functions = [
+            *(lambda x, y, d=d: F.smooth_l1_loss(x, y, beta=d) for d in (1.0, 0.1)), *(lambda x, y, n=n: x * n for n in (2, 3, 2.5, 0.5)),
+            *(lambda x, y, d=d: F.huber_loss(x, y, delta=d) for d in (1.0, 0.1)), *(lambda x, y, d=d: x.softmax(d) for d in (1, 0)),
+            *(lambda x, y, d=d: x.sum(d) for d in (0, 1, [0, 1])), *(lambda x, y, k=k: x.mean(1, keepdim=k) for k in (False, True)),
+            *(lambda x, y, e=e: F.layer_norm(x, (6,), eps=e) for e in (0, 1)),
+            *(lambda x, y, i=i: x[i] for i in (slice(0, 2), slice(1, 3), (slice(None), 1), 1)), lambda x, y: x.transpose(0, 1),
+            lambda x, y: x.transpose(0, 0), lambda x, y: x @ y.T, lambda x, y: x.T @ y, lambda x, y: x.amax(1), lambda x, y: x.amax(0)]
+        for places, dtype in itertools.product(([Shard(0)], [Replicate()], [Shard(1)]), (arete.float32, arete.float64)):
+            x, y = (distribute_tensor(t.to(dtype), mesh, places) for t in (whole, whole.sin() * 2))
+            for k, f in enumerate((*functions, *functions)):
+                got, wanted = f(x, y), f(whole.to(dtype), (whole.sin() * 2).to(dtype))
+                assert got.dtype == dtype and got.shape == wanted.shape and arete.allclose(got.full_tensor(), wanted), (places, k)
+                trained, plain = x.detach().requires_grad_(), whole.to(dtype).clone().requires_grad_()
+                f(trained, y).sum().backward()
+                f(plain, y.full_tensor()).sum().backward()
+                assert arete.allclose(trained.grad.full_tensor(), plain.grad), (places, k)
+        kept = len(mesh._plans)
+        for n in range(3, 50):
+            x * n, n - x, x * (n + 0.5)
+        assert len(mesh._plans) <= kept + 6  # any number is as good
+    finally:
+        dist.destroy_process_group()
+
+
 @needs_gloo
 def test_parts_take_no_arguments_of_whole_tensors(tmp_path):
     """Beside PyTorch's values of one process, of which its own DTensors have no rules for most of these."""
@@ -923,6 +956,19 @@ for f in (lambda: x.amax(0).neg_(), lambda: x.amax(0).mul_(-1), lambda: x.amax(0
           lambda: x.amax(0).add_(x.amax(0)), lambda: x.amin(0).lerp_(x.amin(0), 0.5),
           lambda: x.sum(0).div_(5, rounding_mode="floor"), lambda: x.sum(0).lerp_(x.sum(0), x.sum(0)), lambda: x.sum(0).add_(1),
           lambda: x.sum(0).copy_(1), lambda: x.to(arete.int64).sum(0).copy_(terms)):
+    raises(NotImplementedError, "terms of a sum are redistribute()d first", f)
+# What is whole, or in parts, is written to terms of a sum by shares.
+def of_terms(op="sum"):
+    return DTensor.from_local(whole * (rank + 1), mesh, [Partial(op)])
+for op, place in ((o, p) for o in ("sum", "avg") for p in (Replicate(), Shard(0), Shard(1))):
+    other, row = distribute_tensor(whole + 1, mesh, [place]), distribute_tensor(arange(6) + 1, mesh, [Replicate()])
+    for f in (lambda t, y, r: t.add_(y, alpha=2), lambda t, y, r: t.sub_(y), lambda t, y, r: t.mul_(y), lambda t, y, r: t.div_(y),
+              lambda t, y, r: t.copy_(y), lambda t, y, r: t.lerp_(y, 0.25), lambda t, y, r: t.__iadd__(r), lambda t, y, r: t.mul_(other=r)):
+        got, t = f(of_terms(op), other, row), of_terms(op).full_tensor()
+        assert got.placements == (Partial(op),) and arete.allclose(got.full_tensor(), f(t, whole + 1, arange(6) + 1)), (op, place)
+trained = distribute_tensor(whole, mesh, [Replicate()]).requires_grad_()
+for f in (lambda: of_terms().add_(trained), lambda: of_terms("max").add_(other), lambda: of_terms().pow_(other),
+          lambda: of_terms().lerp_(other, other), lambda: x.to(arete.int64).sum(0).add_(row.int())):
     raises(NotImplementedError, "terms of a sum are redistribute()d first", f)
 average = DTensor.from_local(arete.ones(3) * (rank + 1), mesh, [Partial("avg")])
 assert average.mul_(2).full_tensor().tolist() == [3, 3, 3]

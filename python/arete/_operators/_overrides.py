@@ -88,11 +88,15 @@ def _has_own(kind) -> bool:
     return own is not None and own is not _disabled_torch_function_impl and kind is not Tensor
 
 
+# Most arguments, which do not.
+_PLAIN = frozenset((Tensor, int, float, bool, str, slice, type(None)))
+
+
 def overloaded_arguments(arguments) -> list:
     """One argument of each class that wants to be asked, subclasses before their bases, else from left to right."""
     found: list = []
     for a in arguments:
-        if type(a) is Tensor or not _has_own(type(a)) or any(type(a) is type(f) for f in found):
+        if type(a) in _PLAIN or any(type(a) is type(f) for f in found) or not _has_own(type(a)):
             continue
         place = next((i for i, f in enumerate(found) if isinstance(a, type(f))), len(found))
         found.insert(place, a)

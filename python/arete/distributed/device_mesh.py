@@ -94,6 +94,7 @@ class DeviceMesh:
     def _fill(self, device_type: str, ranks: list, shape: tuple, names: Optional[tuple], root: Optional["DeviceMesh"]) -> None:
         self.device_type, self._ranks, self._shape, self.mesh_dim_names = device_type, ranks, shape, names
         self._root, self._groups, self._flattened = root, None, {}
+        self._plans: dict = {}  # of functions of tensors: Note [Plans]
         here = c10d.get_rank()
         self._coordinate = None
         if here in ranks:

@@ -7,7 +7,8 @@ from typing import Any, Callable, Iterator, Optional, Union
 from ... import _C
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .. import distributed_c10d as c10d
-from ..tensor._dtensor import DTensor, Spec, asks, mark, own_values, spread_states
+from ..tensor._dtensor import DTensor, Spec, own_values
+from ..tensor._parameters import asks, mark, spread_states
 from ..tensor.placement_types import Replicate, Shard
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",

@@ -66,7 +66,8 @@ def _check_group(model: nn.Module, group: Any) -> None:
     wrappers = FullyShardedDataParallel.fsdp_modules(model)
     meshes = [w.device_mesh for w in wrappers[:1]]
     if group is not None and not any(group._ranks == mesh.get_group(d)._ranks for mesh in meshes for d in range(mesh.ndim)):
-        raise NotImplementedError(f"FullyShardedDataParallel: the group of the network is the group of its state, got that of {group._ranks}")
+        raise NotImplementedError("FullyShardedDataParallel: the group of the network is the group of its state, got that of "
+                                  f"{group._ranks}")
 
 
 def _mesh_of(group: Any, strategy: ShardingStrategy, mesh: Optional[DeviceMesh], device: str) -> DeviceMesh:

@@ -13,7 +13,8 @@ from . import _rules as _rules
 from ._dtensor import DTensor as DTensor
 from ._dtensor import Spec as _Spec
 from ._dtensor import distribute_tensor as distribute_tensor
-from ._dtensor import _mesh, _normal, spread_states
+from ._dtensor import _mesh, _normal
+from ._parameters import spread_states
 from ._redistribute import part_of
 from .placement_types import Partial as Partial, Placement as Placement, Replicate as Replicate, Shard as Shard
 

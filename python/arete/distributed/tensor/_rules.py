@@ -10,7 +10,8 @@ from ... import _C, _operators
 from ...autograd import Function
 from ...nn import functional as F
 from ...utils import _pytree
-from ._dtensor import HANDLERS, DTensor, Spec, _by_parts, _check_regular, _Tensor, check_plain, operand, spread_over
+from ._dtensor import HANDLERS, DTensor, Spec, _Tensor, spread_over
+from ._parts import Plan, beside, by_parts, check_plain, check_regular, computed, run
 from ._random import agree
 from ._redistribute import part_of
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -63,9 +64,13 @@ def _product(a: Any, b: Any) -> DTensor:
     a, b = spread_over(a, mesh), spread_over(b, mesh)
     if a._spec.mesh != mesh or b._spec.mesh != mesh:
         raise ValueError("matmul: the tensors are on different meshes")
-    shape = _shape_of_product(tuple(a.shape), tuple(b.shape))
+    return computed("matmul", _plan_product, (a, b), {})
+
+
+def _plan_product(a: DTensor, b: DTensor) -> Plan:
+    mesh, shape = a._spec.mesh, _shape_of_product(tuple(a.shape), tuple(b.shape))
     for x in (a, b):
-        _check_regular("matmul", x)
+        check_regular("matmul", x)
     labels = _labels(a, b)
     agreed = [_agreed(d, a, b, labels) for d in range(mesh.ndim)]
     places = tuple(p[2] for p in agreed)
@@ -73,8 +78,8 @@ def _product(a: Any, b: Any) -> DTensor:
         # Terms of sums are kept along one dimension of the mesh only where nothing is in parts along another.
         agreed = [(Replicate(),) * 3 if isinstance(p[2], Partial) else p for p in agreed]
         places = tuple(p[2] for p in agreed)
-    parts = [operand(x, tuple(p[i] for p in agreed), places) for i, x in enumerate((a, b))]
-    return DTensor._of(_operators.matmul(*parts), Spec(mesh, places, shape))
+    lie = [tuple(p[i] for p in agreed) for i in range(2)]
+    return Plan(_operators.matmul, Spec(mesh, places, shape), tuple((wanted, beside(wanted, places)) for wanted in lie))
 
 
 @functools.lru_cache(1024)
@@ -91,14 +96,18 @@ def _summed(x: DTensor) -> DTensor:
 def _linear(input: Any, weight: Any, bias: Any = None) -> DTensor:  # noqa: A002
     turned = weight
     if isinstance(weight, DTensor) and weight.dim() == 2:
-        spec = weight._spec
-        places = tuple(Shard(1 - p.dim) if isinstance(p, Shard) else p for p in spec.placements)
-        _check_regular("linear", weight)
-        turned = DTensor._of(weight.to_local().transpose(0, 1), Spec(spec.mesh, places, _C.Size(spec.shape[::-1])))
+        turned = computed("linear", _plan_turned, (weight,), {})
     elif weight.dim() > 1:
         turned = weight.transpose(0, 1)
     product = _product(input, turned)
     return product if bias is None else _summed(product) + bias
+
+
+def _plan_turned(weight: DTensor) -> Plan:
+    check_regular("linear", weight)
+    spec = weight._spec
+    places = tuple(Shard(1 - p.dim) if isinstance(p, Shard) else p for p in spec.placements)
+    return Plan(lambda w: w.transpose(0, 1), Spec(spec.mesh, places, _C.Size(spec.shape[::-1])))
 
 
 def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> DTensor:  # noqa: A002
@@ -113,28 +122,34 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, o
 # ---- reductions
 
 
-def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,  # noqa: A002
-               keepdims: bool = False, out: Any = None) -> DTensor:
+def _reduction(name: str, /, *args: Any, **kwargs: Any) -> Any:
+    return computed(name, functools.partial(_plan_reduction, name), args, kwargs)
+
+
+def _plan_reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,  # noqa: A002
+                    keepdims: bool = False, out: Any = None) -> Any:
     _refuse_out(name, out)
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     kept = {"sum": "sum", "mean": "avg", "amax": "max", "amin": "min"}[name]
     alone = all(p.is_replicate() or p.is_partial(kept) for p in input._spec.placements)
-    x = input if alone and dtype is None and input.dtype != _C.bool else _summed(input)  # what is so of terms is so of theirs
-    _check_regular(name, x)
-    mesh, shape, n = x._spec.mesh, tuple(x.shape), x.dim()
+    # What is so of terms is so of theirs.
+    lies = input._spec.placements if alone and dtype is None and input.dtype != _C.bool else _like(input)
+    check_regular(name, input)
+    mesh, shape, n = input._spec.mesh, tuple(input.shape), input.dim()
     over = {d % n for d in ((dim,) if isinstance(dim, int) else dim)} if n and dim not in (None, (), []) else set(range(n))
-    cut = [p.dim for p in x._spec.placements if isinstance(p, Shard) and p.dim in over]
-    if cut and (name in ("amax", "amin") and (x.to_local().requires_grad or any(shape[d] < 2 * mesh.size() for d in cut))
-                or any(isinstance(p, Shard) and p.dim not in over for p in x._spec.placements)):
+    cut = [p.dim for p in lies if isinstance(p, Shard) and p.dim in over]
+    largest = bool(cut) and name in ("amax", "amin")
+    if largest and (input.requires_grad or any(shape[d] < 2 * mesh.size() for d in cut)) or cut and any(
+            isinstance(p, Shard) and p.dim not in over for p in lies):
         # A largest element has its gradient in one process, and needs an element in each; parts of terms are not redistributed.
-        return on_whole_tensors(getattr(_operators, name), name, (x, *(() if dim is None else (dim,))),
+        return on_whole_tensors(getattr(_operators, name), name, (input, *(() if dim is None else (dim,))),
                                 {**({"keepdim": keepdim} if dim is not None else {}), **({"dtype": dtype} if dtype else {})})
-    local, more, dims = x.to_local(), {"dtype": dtype} if dtype else {}, sorted(over)
+    more, dims, own = {"dtype": dtype} if dtype else {}, sorted(over), part_of(shape, mesh, lies)[0]
     count = math.prod(shape[d] for d in dims)
-    number = math.prod(mesh.size(d) for d, p in enumerate(x._spec.placements) if isinstance(p, Shard))
-    alike = bool(cut) and number * math.prod(local.shape[d] for d in dims) == count
+    number = math.prod(mesh.size(d) for d, p in enumerate(lies) if isinstance(p, Shard))
+    alike = bool(cut) and number * math.prod(own[d] for d in dims) == count
     places: list[Placement] = []
-    for p in x._spec.placements:
+    for p in lies:
         if not isinstance(p, Shard):
             places.append(p)
         elif p.dim in over:
@@ -143,17 +158,20 @@ def _reduction(name: str, input: Any, dim: Any = None, keepdim: bool = False, *,
             places.append(Shard(p.dim if keepdim else p.dim - sum(d < p.dim for d in over)))
     sizes = [1 if d in over else size for d, size in enumerate(shape) if keepdim or d not in over]
     if name == "mean":
-        kind = _operators.empty(1, dtype=local.dtype, device="meta").mean(**more).dtype  # of integers there is none
-        if alike:
-            part = _MeanOfPart.apply(local, dims, keepdim, kind, count)
-        else:
-            wide = _C.float32 if kind in (_C.float16, _C.bfloat16) else kind
-            part = (local.sum(dims, keepdim=keepdim, dtype=wide) / count).to(kind) if n else local.mean(**more)
-    elif name == "sum":
-        part = local.sum(dims, keepdim=keepdim, **more)
+        kind = _operators.empty(1, dtype=input.dtype, device="meta").mean(**more).dtype  # of integers there is none
+        wide = _C.float32 if kind in (_C.float16, _C.bfloat16) else kind
+
+        def of_part(local: Any) -> Any:
+            if alike and local.requires_grad and _C.is_grad_enabled():
+                return _MeanOfPart.apply(local, dims, keepdim, kind, count)
+            if alike or not n:
+                return local.mean(dims, keepdim=keepdim, dtype=kind)
+            return (local.sum(dims, keepdim=keepdim, dtype=wide) / count).to(kind)
     else:
-        part = getattr(local, name)(dims, keepdim=keepdim)
-    return DTensor._of(part, Spec(mesh, tuple(places), _C.Size(sizes)))
+        def of_part(local: Any) -> Any:
+            return getattr(local, name)(dims, keepdim=keepdim, **more)
+    plan = Plan(of_part, Spec(mesh, tuple(places), _C.Size(sizes)), ((lies, ()),))
+    return run(plan, (input,), {}) if largest else plan  # another one with a gradient is done otherwise
 
 
 class _MeanOfPart(Function):
@@ -224,7 +242,7 @@ def _rowwise(name: str, func: Callable, x: Any, args: tuple, kwargs: dict, rows:
         x = _summed(x)
         cut = {p.dim for p in x._spec.placements if isinstance(p, Shard)}
         if not cut & set(rows(x)):
-            return _by_parts(func, name, (x, *map(_whole_weight, args)), {k: _whole_weight(v) for k, v in kwargs.items()})
+            return by_parts(func, name, (x, *map(_whole_weight, args)), {k: _whole_weight(v) for k, v in kwargs.items()})
     return on_whole_tensors(func, name, (x, *args), kwargs)
 
 
@@ -339,7 +357,7 @@ def _loss(name: str) -> Callable:
     def handler(input: Any, target: Any, *args: Any, reduction: Any = "mean", **kwargs: Any) -> Any:  # noqa: A002
         if args or set(kwargs) - {"beta", "delta"} or reduction not in ("mean", "sum", "none"):
             return on_whole_tensors(func, name, (input, target, *args), {"reduction": reduction, **kwargs})
-        each = _by_parts(functools.partial(func, reduction="none", **kwargs), name, (input, target), {})
+        each = by_parts(functools.partial(func, reduction="none", **kwargs), name, (input, target), {})
         return each if reduction == "none" else _reduction(reduction, each)
 
     return handler
@@ -362,7 +380,7 @@ def _places_of_view(shown: Any, probe: Any, places: tuple) -> Any:
     return tuple(out)
 
 
-def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> Any:
+def _plan_view(name: str, func: Callable, x: DTensor, /, *args: Any, **kwargs: Any) -> Any:
     """A function that only looks at a tensor in another way: at each process' part, if what is divided stays whole in it, and else at all
     of the tensor."""
     mesh, shape = x._spec.mesh, tuple(x.shape)
@@ -374,7 +392,7 @@ def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> A
         given = args[0] if args else kwargs.get("dim", tuple(range(len(shape))))
         dims = tuple(d for d in ((given,) if isinstance(given, int) else given) if shape[d] == 1)
         if not dims:
-            return DTensor._of(x.to_local().view_as(x.to_local()), x._spec)
+            return Plan(lambda local: local.view_as(local), x._spec)
         args, kwargs = (dims,), {}
     steps, step = [0] * len(shape), 1
     for d in reversed(range(len(shape))):
@@ -395,15 +413,14 @@ def _view(name: str, func: Callable, x: DTensor, args: tuple, kwargs: dict) -> A
         sizes = list(args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
         new = len(sizes) - len(shape)
         args, kwargs = (tuple(-1 if i >= new and i - new in cut else n for i, n in enumerate(sizes)),), {}
-    own = func(x.to_local(), *args, **kwargs)
-    made = [DTensor._of(y, Spec(mesh, p, _C.Size(whole.shape)))
-            for y, p, whole in zip(own if isinstance(own, (tuple, list)) else [own], places, leaves)]
-    return type(own)(made) if isinstance(own, (tuple, list)) else made[0]
+    specs = [Spec(mesh, p, _C.Size(whole.shape)) for p, whole in zip(places, leaves)]
+    return Plan(lambda local: func(local, *args, **kwargs), specs if isinstance(shown, (tuple, list)) else specs[0])
 
 
 def _looking(name: str) -> Callable:
     func = getattr(_Tensor, name)
-    return lambda input, *args, **kwargs: _view(name, func, input, args, kwargs)  # noqa: A006
+    planner = functools.partial(_plan_view, name, func)
+    return lambda *args, **kwargs: computed(name, planner, args, kwargs)
 
 
 # Functions that compute along one dimension, the place of which is here among their arguments, and what it is if not given.

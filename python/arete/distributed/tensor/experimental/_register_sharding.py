@@ -9,7 +9,8 @@ from ...._library import DEFINITIONS
 from ....autograd import Function
 from ....utils import _pytree
 from ...device_mesh import DeviceMesh
-from .._dtensor import DTensor, Spec, _OfAllParts, _with_history, check_plain, spread_over
+from .._dtensor import DTensor, Spec, _with_history, spread_over
+from .._parts import _OfAllParts, check_plain
 from ..placement_types import Placement, Replicate, Shard
 
 __all__ = ["register_sharding"]

@@ -14,7 +14,8 @@ from ...._grad_mode import no_grad
 from ....autograd import Function
 from ....nn import functional as F
 from ...device_mesh import DeviceMesh
-from .._dtensor import DTensor, Spec, given, mark, spread_states
+from .._dtensor import DTensor, Spec, given
+from .._parameters import mark, spread_states
 from .._redistribute import cut, exchanged, gathered, part_of, reduce_scattered, reduced
 from ..placement_types import Partial, Placement, Replicate, Shard
 
@@ -340,6 +341,8 @@ def parallelize_module(module: nn.Module, device_mesh: Optional[DeviceMesh] = No
         parallelize_plan.src_data_rank = src_data_rank
         parallelize_plan._apply(module, device_mesh)
         return module
+    if not isinstance(parallelize_plan, dict):
+        raise TypeError(f"Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan, {type(parallelize_plan)} found!")
     for path, style in parallelize_plan.items():
         found = [module] if path == "" else _below(module, path.split("."))
         if not found:
