@@ -64,8 +64,8 @@ class FileSystemWriter:
         if not sync_files:
             raise NotImplementedError("FileSystemWriter: files are always durable (sync_files)")
         if per_thread_copy_ahead != 10_000_000:
-            raise NotImplementedError("FileSystemWriter: per_thread_copy_ahead keeps its default: all pieces of a file are copied before it "
-                                      "is written")
+            raise NotImplementedError("FileSystemWriter: per_thread_copy_ahead keeps its default: all pieces of a file are copied before "
+                                      "it is written")
         self.path, self.overwrite = os.fspath(path), overwrite
         self.single_file_per_rank, self.thread_count = single_file_per_rank, checked_count(thread_count, "FileSystemWriter: thread_count")
         self._stager = BlockingAsyncStager(cache_staged_state_dict)
@@ -529,7 +529,8 @@ def async_save(state_dict: dict, *, checkpoint_id: Any = None, storage_writer: A
                process_group: Any = None, async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
                no_dist: bool = False, use_collectives: bool = True) -> Union[Future, AsyncSaveResponse]:
     """As save(), but once copies are in host memory it goes on at once; the future is done, with what save() gives, when the checkpoint is
-    there. The folder is the meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an AsyncSaveResponse has two futures."""
+    there. The folder is the meeting point meanwhile. `async_stager` copies: a DefaultStager in a thread, too, and then an
+    AsyncSaveResponse has two futures."""
     _check_plans(planner, DefaultSavePlanner, use_collectives)
     if getattr(async_checkpointer_type, "value", "thread") != "thread":
         raise NotImplementedError("async_save: a thread writes copies in host memory; other checkpointers are not supported")
