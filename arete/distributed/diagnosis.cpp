@@ -244,9 +244,14 @@ class Diagnosis {
       return (!g && key.second == 0) || (g && g->issued < key.second) ||
              (!g && other.status == Status::absent);
     };
-    const auto waits = [&](int r) {
-      return std::ranges::any_of(waits_,
-                                 [&](const auto& w) { return includes(w.second.ranks, r); });
+    // Who waits for nobody who is late is slow: what he waits for is on its way.
+    const auto is_held_up = [&](int r) {
+      return std::ranges::any_of(waits_, [&](const auto& entry) {
+        const auto& [key, w] = entry;
+        return includes(w.ranks, r) && std::ranges::any_of(w.group->ranks, [&](int other) {
+                 return !includes(w.ranks, other) && lags(other, key);
+               });
+      });
     };
     for (const auto& [key, w] : waits_) {
       if (w.seconds < patience_) continue;
@@ -256,7 +261,7 @@ class Diagnosis {
     if (late.empty()) return std::nullopt;
     std::set<int> roots;
     for (const int r : late)
-      if (!waits(r)) roots.insert(r);
+      if (!is_held_up(r)) roots.insert(r);
     if (roots.empty()) return cycle();
     for (const auto& [key, w] : waits_) {
       std::vector<int> culprits;

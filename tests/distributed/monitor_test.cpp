@@ -192,6 +192,28 @@ TEST(Diagnosis, names_the_cause_of_causes) {
       << cycle->text;
 }
 
+TEST(Diagnosis, who_gets_what_others_have_sent_is_slow) {
+  // Rank 0 comes out of a call in dp after ranks 1 and 2 do, which are in the next one; rank 3 waits
+  // for all of them elsewhere.
+  std::vector<RankSummary> ranks;
+  for (int r = 0; r < 4; ++r) {
+    ranks.push_back(rank_in(r, r == 0 ? 126 : 127, "all_gather", 5, r != 3));
+    ranks.back().groups[0].ranks = {0, 1, 2};
+    ranks.back().groups.push_back(
+        {.name = "world", .ranks = {0, 1, 2, 3}, .issued = r == 3 ? 2u : 1u, .done = 1});
+  }
+  ranks[3].groups.erase(ranks[3].groups.begin());
+  ranks[3].groups[0].calls = {{.sequence = 2,
+                               .operation = "barrier",
+                               .signature = "barrier",
+                               .seconds = 5,
+                               .under_way = true}};
+  const auto f = diagnose(ranks);
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->kind, Finding::Kind::behind) << f->text;
+  EXPECT_EQ(f->culprits, std::vector{0}) << f->text;
+}
+
 TEST(Diagnosis, names_calls_that_differ) {
   std::vector<RankSummary> ranks;
   for (int r = 0; r < 4; ++r)
