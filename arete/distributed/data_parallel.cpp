@@ -5,6 +5,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/distributed/distributed.h"
+#include "arete/nn/embedding.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/foreach.h"
@@ -103,17 +104,39 @@ void check_same_parameters(ProcessGroup& group, std::span<const Tensor> paramete
   }
 }
 
+namespace {
+
+// The tables of a network whose gradients are sparse.
+std::vector<Tensor> sparse_tables(nn::Module& network) {
+  std::vector<Tensor> found;
+  for (nn::Module* const m : network.modules()) {
+    if (const auto* const table = m->as<nn::Embedding>(); table && table->is_sparse())
+      found.push_back(table->weight);
+    if (const auto* const table = m->as<nn::EmbeddingBag>(); table && table->is_sparse())
+      found.push_back(table->weight);
+  }
+  return found;
+}
+
+}  // namespace
+
 DataParallel::DataParallel(nn::Module& network, const DataParallelOptions& options)
     : state_(std::make_shared<State>()) {
   const ProcessGroupPtr group = options.group ? options.group : world();
   std::vector<Tensor> trained;
   std::vector<std::string> names;
   ReducerOptions reducer = options.reducer;
+  const std::vector<Tensor> tables = sparse_tables(network);
+  const auto is_table = [&](const Tensor& p) {
+    return std::ranges::any_of(tables, [&](const Tensor& t) { return t.is_same(p); });
+  };
   for (const auto& [name, p] : network.named_parameters()) {
     if (!p.requires_grad()) {
       reducer.frozen.push_back(p);
       continue;
     }
+    if (is_table(p) && !std::ranges::count(reducer.sparse, trained.size()))
+      reducer.sparse.push_back(trained.size());
     trained.push_back(p);
     names.push_back(name);
   }

@@ -28,6 +28,7 @@ struct DataParallelOptions {
   bool broadcast_buffers = true;
   /// Whether parameters and buffers get the values of rank 0 now.
   bool init_sync = true;
+  /// Tables whose gradients are sparse are among `reducer.sparse` in any case.
   ReducerOptions reducer = {};
 };
 

@@ -52,6 +52,7 @@ Embedding Embedding::from_pretrained(const Tensor& table, bool freeze,
 }
 
 void Embedding::reset_parameters() { start_values(weight, padding_idx_); }
+bool Embedding::is_sparse() const { return options().get<bool>("sparse"); }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim,
                            const EmbeddingBagOptions& o)
@@ -70,5 +71,6 @@ EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim,
 }
 
 void EmbeddingBag::reset_parameters() { start_values(weight, padding_idx_); }
+bool EmbeddingBag::is_sparse() const { return options().get<bool>("sparse"); }
 
 }  // namespace arete::nn

@@ -26,6 +26,8 @@ class Embedding : public OperatorLayer {
                                    const EmbeddingOptions& options = {});
   Tensor forward(const Tensor& input) override { return run({input, weight}); }
   void reset_parameters();
+  /// Whether the table's gradients are sparse tensors.
+  bool is_sparse() const;
 
   Parameter weight;
 
@@ -60,6 +62,8 @@ class EmbeddingBag : public OperatorLayer {
     return forward(input, offsets, per_sample_weights);
   }
   void reset_parameters();
+  /// Whether the table's gradients are sparse tensors.
+  bool is_sparse() const;
 
   Parameter weight;
 

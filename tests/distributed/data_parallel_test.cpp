@@ -13,8 +13,10 @@
 #include "arete/autograd/engine.h"
 #include "arete/base/distributed_error.h"
 #include "arete/compile/compile.h"
+#include "arete/core/sparse.h"
 #include "arete/distributed/distributed.h"
 #include "arete/distributed/sync_batch_norm.h"
+#include "arete/ops/sparse.h"
 #include "tests/distributed/rank_threads.h"
 
 namespace arete::distributed {
@@ -384,6 +386,25 @@ TEST(DataParallel, NoSyncAndBuffers) {
     const Tensor of_batch = (matmul(x, parameters[0].t()) + parameters[1]).mean({0});
     EXPECT_TRUE(allclose(net.get_buffer("module.1.running_mean"), of_zero * 0.9 + of_batch * 0.1,
                          1e-4, 1e-5));
+  });
+}
+
+TEST(DataParallel, SparseGradientsStaySparse) {
+  with_ranks(2, [](const ProcessGroupPtr& g) {
+    const auto rows = [&](const DataParallelOptions& options) {
+      manual_seed(1);
+      DistributedDataParallel<nn::Embedding> net(nn::Embedding(9, 2, {.sparse = true}), options);
+      const Tensor used = tensor(std::vector<int64_t>{1, 2 + 3 * g->rank()});
+      net(used).sum().backward();
+      const Tensor grad = net.parameters()[0].grad();
+      EXPECT_EQ(is_sparse(grad), !options.reducer.deterministic);
+      return floats(is_sparse(grad) ? ops::dense_of(grad) : grad);
+    };
+    Floats expected(18, 0);
+    for (const size_t i : {2, 3}) expected[i] = 1;  // both processes' row
+    for (const size_t i : {4, 5, 10, 11}) expected[i] = 0.5;
+    EXPECT_EQ(rows({.group = g}), expected);
+    EXPECT_EQ(rows({.group = g, .reducer = {.deterministic = true}}), expected);
   });
 }
 
