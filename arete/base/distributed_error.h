@@ -9,9 +9,10 @@ namespace arete {
 class DistributedError : public Error {
  public:
   enum class Failure : uint8_t {
-    store,    ///< a key did not come in time, or a store is not what it should be
-    network,  ///< no connection, or it broke
-    backend,  ///< tensors could not be exchanged
+    store,        ///< a key did not come in time, or a store is not what it should be
+    network,      ///< no connection, or it broke
+    backend,      ///< tensors could not be exchanged
+    empty_queue,  ///< there is nothing in a queue of a store
   };
   DistributedError(Failure failure, std::string_view op, std::string_view message,
                    std::string_view hint = {})

@@ -22,6 +22,22 @@ void Store::multi_set(std::span<const std::string> keys, std::span<const std::st
   for (size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
 }
 
+void Store::queue_push(const std::string&, std::string_view) {
+  throw NotImplementedError("queue_push", "this store has no queues");
+}
+
+std::string Store::queue_pop(const std::string&, bool) {
+  throw NotImplementedError("queue_pop", "this store has no queues");
+}
+
+int64_t Store::queue_len(const std::string&) {
+  throw NotImplementedError("queue_len", "this store has no queues");
+}
+
+std::vector<std::string> Store::list_keys() {
+  throw NotImplementedError("list_keys", "this store does not list its keys");
+}
+
 // ---- KeyTable
 
 const std::string* KeyTable::find(const std::string& key) const {
@@ -100,7 +116,7 @@ std::string HashStore::compare_set(const std::string& key, std::string_view expe
 
 bool HashStore::check(std::span<const std::string> keys) {
   const std::lock_guard lock(mutex_);
-  return std::ranges::all_of(keys, [&](const std::string& key) { return table_.find(key); });
+  return std::ranges::all_of(keys, [&](const std::string& key) { return has(key); });
 }
 
 void HashStore::wait(std::span<const std::string> keys, std::optional<Milliseconds> limit) {
@@ -111,7 +127,7 @@ void HashStore::wait(std::span<const std::string> keys, std::optional<Millisecon
 void HashStore::wait_locked(std::unique_lock<std::mutex>& lock, std::span<const std::string> keys,
                             Milliseconds limit) {
   if (!changed_.wait_for(lock, limit, [&] {
-        return std::ranges::all_of(keys, [&](const std::string& key) { return table_.find(key); });
+        return std::ranges::all_of(keys, [&](const std::string& key) { return has(key); });
       }))
     throw_store_timeout(keys, limit);
 }
@@ -130,6 +146,37 @@ void HashStore::append(const std::string& key, std::string_view value) {
   const std::lock_guard lock(mutex_);
   table_.append(key, value);
   changed_.notify_all();
+}
+
+void HashStore::queue_push(const std::string& key, std::string_view value) {
+  const std::lock_guard lock(mutex_);
+  queues_[key].emplace_back(value);
+  changed_.notify_all();
+}
+
+std::string HashStore::queue_pop(const std::string& key, bool block) {
+  std::unique_lock lock(mutex_);
+  if (block && !changed_.wait_for(lock, timeout(), [&] { return queues_.contains(key); }))
+    throw_store_timeout({&key, 1}, timeout());
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end()) throw_empty_queue(key);
+  std::string value = std::move(queue->second.front());
+  queue->second.pop_front();
+  if (queue->second.empty()) queues_.erase(queue);
+  return value;
+}
+
+int64_t HashStore::queue_len(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto queue = queues_.find(key);
+  return queue == queues_.end() ? 0 : int64_t(queue->second.size());
+}
+
+std::vector<std::string> HashStore::list_keys() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : table_.values()) keys.push_back(key);
+  return keys;
 }
 
 // ---- PrefixStore
@@ -172,6 +219,20 @@ std::vector<std::string> PrefixStore::multi_get(std::span<const std::string> key
 void PrefixStore::multi_set(std::span<const std::string> keys,
                             std::span<const std::string> values) {
   store_->multi_set(names(keys), values);
+}
+void PrefixStore::queue_push(const std::string& key, std::string_view value) {
+  store_->queue_push(name(key), value);
+}
+std::string PrefixStore::queue_pop(const std::string& key, bool block) {
+  return store_->queue_pop(name(key), block);
+}
+int64_t PrefixStore::queue_len(const std::string& key) { return store_->queue_len(name(key)); }
+std::vector<std::string> PrefixStore::list_keys() {
+  std::vector<std::string> keys;
+  const std::string prefix = name("");
+  for (const std::string& key : store_->list_keys())
+    if (key.starts_with(prefix)) keys.push_back(key.substr(prefix.size()));
+  return keys;
 }
 
 }  // namespace arete::distributed

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,13 @@ class Store {
   virtual void append(const std::string& key, std::string_view value) = 0;
   virtual std::vector<std::string> multi_get(std::span<const std::string> keys);
   virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values);
+  /// Puts a value at the end of a queue. A queue that is not empty is there for check() and wait().
+  virtual void queue_push(const std::string& key, std::string_view value);
+  /// Takes the first value of a queue; waits until there is one, or without `block` an empty queue
+  /// is a DistributedError.
+  virtual std::string queue_pop(const std::string& key, bool block = true);
+  virtual int64_t queue_len(const std::string& key);
+  virtual std::vector<std::string> list_keys();
 
   virtual Milliseconds timeout() const { return timeout_; }
   virtual void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
@@ -88,13 +96,19 @@ class HashStore final : public Store {
   bool delete_key(const std::string& key) override;
   int64_t num_keys() override;
   void append(const std::string& key, std::string_view value) override;
+  void queue_push(const std::string& key, std::string_view value) override;
+  std::string queue_pop(const std::string& key, bool block = true) override;
+  int64_t queue_len(const std::string& key) override;
+  std::vector<std::string> list_keys() override;
 
  private:
   void wait_locked(std::unique_lock<std::mutex>& lock, std::span<const std::string> keys,
                    Milliseconds timeout);
+  bool has(const std::string& key) const { return table_.find(key) || queues_.contains(key); }
   std::mutex mutex_;
   std::condition_variable changed_;
   KeyTable table_;
+  std::map<std::string, std::deque<std::string>> queues_;  // none is empty
 };
 
 /// In a file that all processes can reach and lock: a list of writes, the later ones hold. Its
@@ -143,6 +157,11 @@ class PrefixStore final : public Store {
   void append(const std::string& key, std::string_view value) override;
   std::vector<std::string> multi_get(std::span<const std::string> keys) override;
   void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override;
+  void queue_push(const std::string& key, std::string_view value) override;
+  std::string queue_pop(const std::string& key, bool block = true) override;
+  int64_t queue_len(const std::string& key) override;
+  /// Those with the prefix, without it.
+  std::vector<std::string> list_keys() override;
   Milliseconds timeout() const override { return store_->timeout(); }
   void set_timeout(Milliseconds timeout) override { store_->set_timeout(timeout); }
   const StorePtr& underlying_store() const { return store_; }

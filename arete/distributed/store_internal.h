@@ -21,4 +21,8 @@ using Failure = DistributedError::Failure;
       "wait timeout after " + std::to_string(timeout.count()) + "ms, keys: " + names);
 }
 
+[[noreturn]] inline void throw_empty_queue(const std::string& key) {
+  throw DistributedError(Failure::empty_queue, "", "queue is empty: " + key);
+}
+
 }  // namespace arete::distributed

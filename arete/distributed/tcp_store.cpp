@@ -253,4 +253,46 @@ void TCPStore::multi_set(std::span<const std::string> keys, std::span<const std:
   connection_->send_and_wait(std::move(text));
 }
 
+void TCPStore::queue_push(const std::string& key, std::string_view value) {
+  ARETE_CHECK(key.size() < kMostText && value.size() <= kMostText,
+              ValueError("TCPStore", "a key or value has more than 8 MiB"));
+  std::string text = request(Query::queue_push, key);
+  append_text(text, value);
+  const std::lock_guard lock(mutex_);
+  connection_->send_and_wait(std::move(text));
+}
+
+std::string TCPStore::queue_pop(const std::string& key, bool block) {
+  const std::lock_guard lock(mutex_);
+  const auto until = steady_clock::now() + timeout();
+  for (;;) {
+    if (block) {
+      const auto left = std::chrono::ceil<Milliseconds>(until - steady_clock::now());
+      connection_->wait({&key, 1}, std::max(left, Milliseconds(0)));
+    }
+    connection_->send(request(Query::queue_pop, key));
+    if (connection_->number<int64_t>() > 0) return connection_->text();
+    if (!block) throw_empty_queue(key);
+    // Another process has taken it since.
+  }
+}
+
+int64_t TCPStore::queue_len(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  connection_->send(request(Query::queue_length, key));
+  return connection_->number<int64_t>();
+}
+
+std::vector<std::string> TCPStore::list_keys() {
+  const std::lock_guard lock(mutex_);
+  connection_->send(request(Query::list_keys));
+  std::vector<std::string> keys;
+  for (auto n = connection_->number<int64_t>(); n > 0; --n) {
+    std::string key = connection_->text();
+    // What was not set by a user, as the number of clients, has no '/' before it.
+    if (key.starts_with('/')) keys.push_back(key.substr(1));
+  }
+  return keys;
+}
+
 }  // namespace arete::distributed

@@ -41,6 +41,10 @@ class TCPStore final : public Store {
   void append(const std::string& key, std::string_view value) override;
   std::vector<std::string> multi_get(std::span<const std::string> keys) override;
   void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override;
+  void queue_push(const std::string& key, std::string_view value) override;
+  std::string queue_pop(const std::string& key, bool block = true) override;
+  int64_t queue_len(const std::string& key) override;
+  std::vector<std::string> list_keys() override;
   const std::string& host() const { return host_; }
   uint16_t port() const { return port_; }
 

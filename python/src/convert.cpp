@@ -33,7 +33,7 @@ PyObject* autograd_error;
 PyObject* device_error;
 PyObject* out_of_memory_error;
 PyObject* bug_error;
-PyObject* distributed_errors[3];  // by DistributedError::Failure
+PyObject* distributed_errors[4];  // by DistributedError::Failure
 
 PyObject* new_error(PyObject* module, const char* name, const char* doc,
                     std::initializer_list<PyObject*> bases) {
@@ -97,8 +97,11 @@ bool init_errors(PyObject* module) {
                                     "There is no connection to another process.", {dist_error});
   distributed_errors[2] =
       new_error(module, "DistBackendError", "Tensors could not be exchanged.", {dist_error});
+  if (!distributed_errors[0]) return false;
+  distributed_errors[3] =
+      new_error(module, "QueueEmptyError", "A queue of a store is empty.", {distributed_errors[0]});
   return argument_error && dtype_error && autograd_error && device_error && out_of_memory_error &&
-         bug_error && distributed_errors[0] && distributed_errors[1] && distributed_errors[2];
+         bug_error && distributed_errors[1] && distributed_errors[2] && distributed_errors[3];
 }
 
 void set_python_error() noexcept {

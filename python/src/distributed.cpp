@@ -152,6 +152,23 @@ void bind_stores(nb::module_& m) {
             released([&] { s.multi_set(keys, texts); });
           },
           "keys"_a, "values"_a, "Sets several values.")
+      .def(
+          "queue_push",
+          [](d::Store& s, const std::string& key, nb::handle value) {
+            const std::string text = text_of(value);
+            released([&] { s.queue_push(key, text); });
+          },
+          "key"_a, "value"_a, "Puts a value at the end of a queue.")
+      .def(
+          "queue_pop",
+          [](d::Store& s, const std::string& key, bool block) {
+            return bytes_of(released_to_wait([&] { return s.queue_pop(key, block); }));
+          },
+          "key"_a, "block"_a = true,
+          "Takes the first value of a queue, once there is one; without `block` QueueEmptyError if "
+          "there is none.")
+      .def("queue_len", &d::Store::queue_len, "key"_a, Released(), "How many are in a queue.")
+      .def("list_keys", &d::Store::list_keys, Released(), "All keys.")
       .def("has_extended_api", [](const d::Store&) { return true; })
       .def(
           "set_timeout", [](d::Store& s, Time t) { s.set_timeout(milliseconds(t)); }, "timeout"_a,

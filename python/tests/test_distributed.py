@@ -503,13 +503,48 @@ def test_tcp_store_speaks_with_torchs(server):
     assert a.get("after") == b"1"
 
 
-def test_stores_of_torch_that_arete_has_no_functions_for():
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True)
-    client = torch_dist.TCPStore("127.0.0.1", server.port)
-    client.queue_push("q", "v")
-    assert client.queue_len("q") == 1 and client.queue_pop("q") == b"v" and client.queue_len("q") == 0
-    client.set("k", "v")
-    assert client.list_keys() == ["k"]
+def use_queues(a, b, kind):
+    for value in ("1", b"\0", "3"):
+        a.queue_push("q", value)
+    a.set("k", "v")
+    assert b.queue_len("q") == 3 and b.queue_len("other") == 0 and b.check(["q", "k"])
+    assert [b.queue_pop("q"), a.queue_pop("q", block=False), b.queue_pop("q")] == [b"1", b"\0", b"3"]
+    assert b.queue_len("q") == 0 and not b.check(["q"])
+    with pytest.raises(kind, match="queue is empty"):
+        b.queue_pop("q", block=False)
+    assert [k for k in a.list_keys() if k != "init/"] == ["k"]
+
+
+@pytest.mark.parametrize("server", ["ours", "theirs"])
+def test_queues_of_torchs_stores(server):
+    one, other = (dist, torch_dist) if server == "ours" else (torch_dist, dist)
+    a = one.TCPStore("127.0.0.1", 0, is_master=True)
+    b = other.TCPStore("127.0.0.1", a.port)
+    use_queues(a, b, other.QueueEmptyError)
+    use_queues(b, a, one.QueueEmptyError)
+
+
+def test_queues_of_stores(tmp_path):
+    server, hash_store = dist.TCPStore("localhost", 0, is_master=True), dist.HashStore()
+    for a, b in [(server, dist.TCPStore("127.0.0.1", server.port)), (hash_store, hash_store)]:
+        use_queues(a, b, dist.QueueEmptyError)
+        use_queues(dist.PrefixStore("p", a), dist.PrefixStore("p", b), dist.QueueEmptyError)
+        got = []
+        waits = threading.Thread(target=lambda b=b: got.extend((b.queue_pop("late"), b.queue_pop("late"))))
+        waits.start()
+        dist.PrefixStore("p", a).queue_push("late", "of another queue")
+        a.queue_push("late", "1")
+        a.queue_push("late", "2")
+        waits.join(60)
+        assert got == [b"1", b"2"] and b.queue_pop("p/late") == b"of another queue"
+        a.set_timeout(timedelta(milliseconds=30))
+        with pytest.raises(dist.DistStoreError, match="timeout after .*ms, keys: late") as error:
+            a.queue_pop("late")
+        assert not isinstance(error.value, dist.QueueEmptyError)
+    assert issubclass(dist.QueueEmptyError, dist.DistStoreError)
+    for function in (lambda s: s.queue_push("q", "v"), lambda s: s.queue_pop("q"), lambda s: s.queue_len("q"), lambda s: s.list_keys()):
+        with pytest.raises(NotImplementedError, match="this store"):
+            function(dist.FileStore(str(tmp_path / "f"), 2))
 
 
 @pytest.mark.parametrize("ours_first", [True, False])

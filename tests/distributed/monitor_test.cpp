@@ -193,8 +193,8 @@ TEST(Diagnosis, names_the_cause_of_causes) {
 }
 
 TEST(Diagnosis, who_gets_what_others_have_sent_is_slow) {
-  // Rank 0 comes out of a call in dp after ranks 1 and 2 do, which are in the next one; rank 3 waits
-  // for all of them elsewhere.
+  // Rank 0 comes out of a call in dp after ranks 1 and 2 do, which are in the next one; rank 3
+  // waits for all of them elsewhere.
   std::vector<RankSummary> ranks;
   for (int r = 0; r < 4; ++r) {
     ranks.push_back(rank_in(r, r == 0 ? 126 : 127, "all_gather", 5, r != 3));

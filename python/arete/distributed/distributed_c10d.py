@@ -21,10 +21,10 @@ _d = _C._distributed
 Store, HashStore, FileStore, TCPStore, PrefixStore = _d.Store, _d.HashStore, _d.FileStore, _d.TCPStore, _d.PrefixStore
 ProcessGroup, ReduceOp, Work = _d.ProcessGroup, _d.ReduceOp, _d.Work
 GradBucket = _d.GradBucket
-DistError, DistBackendError, DistNetworkError, DistStoreError = (_C.DistError, _C.DistBackendError, _C.DistNetworkError,
-                                                                 _C.DistStoreError)
+DistError, DistBackendError, DistNetworkError = _C.DistError, _C.DistBackendError, _C.DistNetworkError
+DistStoreError, QueueEmptyError = _C.DistStoreError, _C.QueueEmptyError
 for _one in (GradBucket, Store, HashStore, FileStore, TCPStore, PrefixStore, ProcessGroup, ReduceOp, Work, DistError,
-             DistBackendError, DistNetworkError, DistStoreError):
+             DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError):
     _one.__module__ = "arete.distributed"
 for _number, _name in enumerate(("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")):
     setattr(ReduceOp, _name, ReduceOp(_number))
@@ -57,7 +57,8 @@ def _writing(work: Optional[Work], *tensors: Any) -> Optional[Work]:
 
 __all__ = [
     "Store", "HashStore", "FileStore", "TCPStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Work", "GradBucket", "BuiltinCommHookType",
-    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "Backend", "GroupMember", "group", "P2POp",
+    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "QueueEmptyError", "Backend", "GroupMember", "group",
+    "P2POp",
     "default_pg_timeout", "init_process_group",
     "destroy_process_group", "is_initialized", "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group",
     "new_subgroups", "new_subgroups_by_enumeration", "split_group", "get_pg_count", "get_process_group_ranks", "get_global_rank",

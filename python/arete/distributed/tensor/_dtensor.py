@@ -1,28 +1,22 @@
 """Tensors that several processes have together."""
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
-import functools
 import math
-import threading
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ... import _C, _operators
 from ..._grad_mode import no_grad
 from ...autograd import Function, backward
-from ...utils import _pytree
 from .. import distributed_c10d as c10d
 from ..device_mesh import DeviceMesh
-from ._random import agree
 from ._redistribute import GradientFrom, cut, part_of, placed
 from .placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "distribute_tensor", "Spec", "mark", "own_values"]
+__all__ = ["DTensor", "Spec", "distribute_tensor", "own_values", "spread_over"]
 
 _Tensor = _C.Tensor
-
 
 # Functions of other modules that know what to do with a DTensor, by their names; "anything else" takes the function, its name and its
 # arguments.
