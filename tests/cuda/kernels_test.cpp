@@ -7,25 +7,11 @@
 #include "arete/backend/cuda/runtime/nvrtc.h"
 #include "arete/base/error.h"
 #include "arete/base/hash.h"
+#include "tests/cuda/compile_hastily.h"
 
 namespace arete::cuda {
 namespace {
 
-// The option, if the compiler knows it: NVRTC before 12.9 knows none of these.
-std::vector<std::string> if_known(const char* option) {
-  try {
-    compile_to_cubin({"empty", "extern \"C\" __global__ void empty() {}"}, 90, {option});
-    return {option};
-  } catch (const Error&) {
-    return {};
-  }
-}
-// Optimizing takes half of the time and finds no fault; the tests that need a GPU compile as users
-// do.
-const std::vector<std::string>& hasty_options() {
-  static const std::vector<std::string> options = if_known("--Ofast-compile=max");
-  return options;
-}
 // Templates are instantiated and types checked, but no code is made.
 const std::vector<std::string>& check_options() {
   static const std::vector<std::string> options = if_known("-fdevice-syntax-only");
@@ -47,20 +33,17 @@ TEST_P(KernelSources, Compile) {
   const std::vector<KernelSource> sources = family.make();
   ASSERT_FALSE(sources.empty());
   std::set<Hash128> seen;
+  std::vector<KernelSource> whole, checked;
   for (const KernelSource& s : sources) {
     // Samples may come to the same source where a plan ignores what they differ in.
     const Hash128 hash = hash_bytes(s.text);
     if (!seen.insert(hash).second) continue;
-    const bool whole = (hash.low + uint64_t(arch / 10)) % kPart == 0;
-    if (!whole && arch != kOldest) continue;
-    try {
-      const std::string code =
-          compile_to_cubin(with_early_start(s), arch, whole ? hasty_options() : check_options());
-      EXPECT_TRUE(!whole || code.size() > 500);
-    } catch (const Error& e) {
-      ADD_FAILURE() << e.what();
-    }
+    const bool is_whole = (hash.low + uint64_t(arch / 10)) % kPart == 0;
+    if (!is_whole && arch != kOldest) continue;
+    (is_whole ? whole : checked).push_back(with_early_start(s));
   }
+  expect_to_compile(whole, arch, hasty_options(), 500);
+  expect_to_compile(checked, arch, check_options(), 0);
 }
 
 TEST(Kernels, BeginEarlyAndWaitBeforeTheyTouchMemory) {
