@@ -4,6 +4,11 @@ import pathlib
 
 import pytest
 
+# Threads of NumPy's OpenBLAS spin while they wait, and take the processors from what is tested; arete's has as many as ever.
+with pytest.MonkeyPatch.context() as _patch:
+    _patch.setenv("OPENBLAS_NUM_THREADS", "1")
+    import numpy  # noqa: F401
+
 import arete
 
 # References are of float32, not of the TF32 that convolutions on GPUs have by default.
