@@ -4,6 +4,9 @@
 With --record FILE, headers whose text (and that of every header of ours they reach) has not changed since they passed
 are skipped. Where many are due, as in a new clone, a quarter of them is compiled, which one the commit says: other commits
 check the others. --all compiles all.
+
+What many of them reach is compiled once, ahead of each. A header that includes it anyway sees the same: each compiles
+alone, whatever comes before it.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](arete/[^>"]+)[>"]', re.MULTILINE)
 
@@ -53,6 +57,53 @@ def quarter(root, due, digests):
     return [name for name in due if int(digests[name], 16) % 4 == turn]
 
 
+def includes_always(path):
+    """What a header includes whatever macros say: other files of ours, and of others."""
+    ours, others, depth = [], [], 0
+    for line in path.read_text(errors="replace").splitlines():
+        if re.match(r"\s*#\s*if", line):
+            depth += 1
+        elif re.match(r"\s*#\s*endif", line):
+            depth -= 1
+        elif match := re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line):
+            if depth == 0:
+                (ours if match[1].startswith("arete/") else others).append(match[1])
+    return ours, others
+
+
+def bases(root, due):
+    """For each of these headers the one that is compiled ahead of it, itself for none: so that as little as possible is read."""
+    reached, sizes = {}, {}
+
+    def reach(name):
+        if name not in reached:
+            reached[name] = ({name}, set())
+            ours, others = includes_always(root / name) if (root / name).is_file() else ([], [])
+            reached[name][1].update(others)
+            for other in ours:
+                for mine, more in zip(reached[name], reach(other)):
+                    mine |= more
+        return reached[name]
+
+    for name in due:
+        reach(name)
+    for name, (ours, others) in reached.items():
+        sizes[name] = len(ours) + 3 * len(others)  # files of the standard library are long
+    base = {name: name for name in due}
+    saved = dict.fromkeys(due, 0)
+    public = [name for name in reached if (root / name).is_file() and name.endswith(".h") and not name.endswith((".inl.h", ".inc.h"))]
+    while True:
+        def gain(b):
+            return sum(max(0, sizes[b] - saved[h]) for h in due if h != b and b in reached[h][0]) - 2 * sizes[b]
+
+        best = max(public, key=gain, default=None)
+        if best is None or gain(best) <= 0:
+            return base
+        for h in due:
+            if h != best and best in reached[h][0] and sizes[best] > saved[h]:
+                base[h], saved[h] = best, sizes[best]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
@@ -73,13 +124,27 @@ def main():
     if not arguments.all:
         due = quarter(root, due, digests)
 
-    def compile_one(name):
-        # -include and an empty file rather than the header as the main file, where #pragma once is a warning.
-        result = subprocess.run([*command, "-include", name, "-x", "c++", "/dev/null"], capture_output=True, text=True)
-        return name, result.returncode, result.stderr
-
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="headers") as folder, concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        base = bases(root, due)
+
+        def precompile(number_and_name):
+            number, name = number_and_name
+            path = pathlib.Path(folder) / f"base{number}.h"
+            path.write_text(f'#include "{name}"\n')
+            whole = [option for option in command if option != "-fsyntax-only"]
+            result = subprocess.run([*whole, "-x", "c++-header", str(path), "-o", f"{path}.gch"], capture_output=True)
+            return name, path, result.returncode
+
+        ahead = {name: ["-Winvalid-pch", "-include", str(path)]
+                 for name, path, code in pool.map(precompile, enumerate(sorted({b for h, b in base.items() if b != h}))) if not code}
+
+        def compile_one(name):
+            # -include and an empty file rather than the header as the main file, where #pragma once is a warning.
+            first = ahead.get(base[name], []) if base[name] != name else []
+            result = subprocess.run([*command, *first, "-include", name, "-x", "c++", "/dev/null"], capture_output=True, text=True)
+            return name, result.returncode, result.stderr
+
         for name, code, errors in pool.map(compile_one, due):
             if code:
                 failed += 1
