@@ -93,34 +93,36 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
   for (size_t i : wanted) at[i] = fresh[i].to_vector<double>();
   const SameRandomNumbers run;
   const std::vector<Tensor> outputs = run(f, fresh);
+  // Numerical Jacobians column by column, those of all outputs at a time. [input][output]: all
+  // elements of the output for the first of the input, and so on.
+  std::vector<std::vector<std::vector<double>>> numeric(inputs.size());
+  for (size_t i : wanted) {
+    const NoGradGuard no_grad;
+    numeric[i].resize(outputs.size());
+    for (size_t e = 0; e < at[i].size(); ++e) {
+      std::vector<std::vector<double>> sides[2];
+      for (int side = 0; side < 2; ++side) {
+        std::vector<Tensor> moved = fresh;
+        std::vector<double> values = at[i];
+        values[e] += side ? -options.eps : options.eps;
+        const Tensor x = tensor(values, fresh[i].options()).view(fresh[i].sizes());
+        // Keep the memory order of the original, so that strided paths are checked.
+        moved[i] = fresh[i].detach().clone();
+        moved[i].copy_(x);
+        for (const Tensor& y : run(f, moved))
+          sides[side].push_back(is_floating(y.dtype()) ? y.to_vector<double>()
+                                                       : std::vector<double>());
+      }
+      for (size_t k = 0; k < outputs.size(); ++k)
+        for (size_t o = 0; o < sides[0][k].size(); ++o)
+          numeric[i][k].push_back((sides[0][k][o] - sides[1][k][o]) / (2 * options.eps));
+    }
+  }
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!is_floating(outputs[k].dtype())) continue;
     const int64_t n_out = outputs[k].numel();
     for (size_t i : wanted) {
       const int64_t n_in = fresh[i].numel();
-      // Numerical Jacobian: column by column.
-      std::vector<std::vector<double>> numeric;
-      {
-        const NoGradGuard no_grad;
-        for (int64_t e = 0; e < n_in; ++e) {
-          std::vector<double> sides[2];
-          for (int side = 0; side < 2; ++side) {
-            std::vector<Tensor> moved = fresh;
-            std::vector<double> values = at[i];
-            values[size_t(e)] += side ? -options.eps : options.eps;
-            const Tensor x = tensor(values, fresh[i].options()).view(fresh[i].sizes());
-            // Keep the memory order of the original, so that strided paths are checked.
-            Tensor y = fresh[i].detach().clone();
-            y.copy_(x);
-            moved[i] = y;
-            sides[side] = run(f, moved)[k].to_vector<double>();
-          }
-          std::vector<double> column;
-          for (int64_t o = 0; o < n_out; ++o)
-            column.push_back((sides[0][size_t(o)] - sides[1][size_t(o)]) / (2 * options.eps));
-          numeric.push_back(std::move(column));
-        }
-      }
       for (int64_t o = 0; o < n_out; ++o) {
         std::vector<double> analytic(size_t(n_in), 0.0);
         if (outputs[k].requires_grad()) {
@@ -132,8 +134,8 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
           if (g[0].defined()) analytic = g[0].to_vector<double>();
         }
         for (int64_t e = 0; e < n_in; ++e)
-          if (std::string text =
-                  compare(analytic[size_t(e)], numeric[size_t(e)][size_t(o)], options, k, o, i, e);
+          if (std::string text = compare(analytic[size_t(e)], numeric[i][k][size_t(e * n_out + o)],
+                                         options, k, o, i, e);
               !text.empty())
             return text;
       }
