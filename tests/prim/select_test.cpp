@@ -137,12 +137,12 @@ TEST(Select, RowsOfEveryLength) {
       }
 }
 
-// Rows that a GPU narrows digit by digit first.
+// Rows that a GPU narrows digit by digit first; the reference device sorts all alike.
 TEST(Select, LongRows) {
   std::mt19937_64 rng(3);
   for (DType dtype : {kFloat32, kFloat64, kFloat16, kInt8, kInt32, kInt64})
     for (int dim : {0, 1}) {
-      const int64_t n = (1 << 16) + 11;
+      const int64_t n = (too_large_for_reference(2 << 16) ? 1 << 11 : 1 << 16) + 11;
       check_all(dtype, Layout(dim == 1 ? Shape{2, n} : Shape{n, 2}), dim, rng);
       if (HasFatalFailure()) return;
     }
