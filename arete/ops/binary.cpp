@@ -330,13 +330,18 @@ const OpRecord& hypot_op =
         .doc("sqrt(self^2 + other^2) without overflow.")
         .binary(
             [](Value a, Value b) {
+              // Infinity wins over NaN.
+              const Value infinite = is_inf(a) | is_inf(b);
+              if (a.type() == expr::Type::f32) {  // whose squares f64 holds
+                const Value x = cast(a, expr::Type::f64), y = cast(b, expr::Type::f64);
+                return where(infinite, HUGE_VAL, cast(sqrt(x * x + y * y), expr::Type::f32));
+              }
               const Value x = abs(a), y = abs(b);
               const Value big = max(x, y), small = min(x, y);
               const Value zero = big == 0.0;
               const Value ratio = small / where(zero | is_inf(big), 1.0, big);
               const Value root = where(zero | is_inf(big), big, big * sqrt(ratio * ratio + 1.0));
-              // Infinity wins over NaN.
-              return where(is_inf(a) | is_inf(b), HUGE_VAL, root);
+              return where(infinite, HUGE_VAL, root);
             },
             Result::floating)
         .gradient([](std::span<const Value> v) {
