@@ -412,6 +412,72 @@ TEST(Fused, deviations) {
       }
 }
 
+// Exponentials that a sum and two stores are made of, one of which stores nothing else, and a
+// weight that some rows share.
+TEST(Fused, values_for_several_stages) {
+  std::mt19937_64 rng(12);
+  const DType f = kFloat32;
+  const auto power = [](Value x, Value m) { return expr::exp(x - m); };
+  for (const int64_t length : {5, 300, 1500, 5000, 70000})
+    for (DType dtype : {kFloat32, kBFloat16})
+      for (int layout = 0; layout < 2; ++layout) {
+        if (length > 5000 && (layout == 1 || dtype != kFloat32)) continue;
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length) + " " +
+                     std::to_string(layout));
+        set_num_threads(1 + layout);
+        FusedSpec spec;
+        spec.n_inputs = 2, spec.n_outputs = 3;
+        spec.stages.push_back(stage(
+            Kind::reduce, {0}, {dtype}, {f},
+            [](auto v) { return std::vector<Value>{expr::to_float(v[0])}; }, Monoid::max));
+        spec.stages.push_back(stage(Kind::reduce, {0, ~0}, {dtype, f}, {f},
+                                    [&](auto v) { return std::vector<Value>{power(v[0], v[1])}; }));
+        spec.stages.push_back(
+            stage(Kind::store, {0, ~0, ~1, 1}, {dtype, f, f, dtype}, {dtype}, [&](auto v) {
+              return std::vector<Value>{power(v[0], v[1]) / v[2] * expr::exp(v[3])};
+            }));
+        spec.stages.push_back(stage(
+            Kind::store, {0, ~0}, {dtype, f}, {f},
+            [&](auto v) { return std::vector<Value>{power(v[0], v[1])}; }, Monoid::sum, 1));
+        spec.stages.push_back(stage(
+            Kind::store, {1, 0, ~0}, {dtype, dtype, f}, {f},
+            [&](auto v) { return std::vector<Value>{power(v[1], v[2]) - v[0]}; }, Monoid::sum, 2));
+        const Shape space{3, 7, length};
+        const Layout x = layout == 0 ? Layout(space) : Layout(space, {1, 3, 21});
+        std::vector<GuardedBuffer> in, out;
+        fill_values(in.emplace_back(dtype, x), rng);
+        fill_values(in.emplace_back(dtype, Shape{3, 1, length}), rng);
+        out.emplace_back(dtype, x);
+        out.emplace_back(f, space);
+        out.emplace_back(f, x);
+        check(spec, space, 2, in, out);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
+// Of which each value is read twice: whoever follows both ways has 2^40 of them.
+TEST(Fused, long_programs_of_values_that_are_read_twice) {
+  const DType f = kFloat32;
+  const auto chain = [](Value x) {
+    for (int k = 0; k < 40; ++k) x = x + expr::abs(x) * 0.125;
+    return x;
+  };
+  FusedSpec spec;
+  spec.n_inputs = 1, spec.n_outputs = 1;
+  spec.stages.push_back(stage(Kind::reduce, {0}, {f}, {f},
+                              [&](auto v) { return std::vector<Value>{expr::exp(chain(v[0]))}; }));
+  spec.stages.push_back(stage(Kind::store, {0, ~0}, {f, f}, {f}, [&](auto v) {
+    return std::vector<Value>{expr::exp(chain(v[0])) / v[1]};
+  }));
+  for (const int64_t length : {20, 700}) {
+    const Shape space{9, length};
+    std::vector<GuardedBuffer> in, out;
+    in.emplace_back(f, space).fill([](IntList i) { return -0.5 - double(i[1] % 7) / 8; });
+    out.emplace_back(f, space);
+    check(spec, space, 1, in, out);
+  }
+}
+
 // Of odd lengths and distances, in all operands alike or not, with a weight that all rows share.
 TEST(Fused, rows_that_begin_anywhere) {
   std::mt19937_64 rng(9);

@@ -74,21 +74,38 @@ struct Stage {
   int given = -1;     // and which of its instructions that is
 };
 
-/// Whether instruction y of stage b computes what instruction x of stage a does.
-bool same_value(const FusedStage& a, int x, const FusedStage& b, int y) {
-  const expr::Instruction &i = a.program->code()[size_t(x)], &j = b.program->code()[size_t(y)];
-  if (i.op != j.op || i.type != j.type) return false;
-  if (i.op == expr::Op::input) {
-    const size_t k = size_t(i.index), l = size_t(j.index);
-    return a.inputs[k] == b.inputs[l] && a.program->inputs()[k] == b.program->inputs()[l];
+/// The instruction of stage b that computes what instruction `wanted` of stage a does; -1 if there
+/// is none, or if the programs are so long that looking for it would take long.
+int same_value(const FusedStage& a, int wanted, const FusedStage& b) {
+  constexpr size_t kMostPairs = 4096;
+  const auto from = a.program->code().first(size_t(wanted) + 1), to = b.program->code();
+  const auto has_op = [&](const expr::Instruction& in) {
+    return in.op == from.back().op && in.type == from.back().type;
+  };
+  if (std::ranges::none_of(to, has_op) || from.size() * to.size() > kMostPairs) return -1;
+  SmallVector<int, 32> equal;  // of each instruction of b that of a, or -1
+  const auto same = [&](const expr::Instruction& i, const expr::Instruction& j) {
+    if (i.op != j.op || i.type != j.type) return false;
+    if (i.op == expr::Op::input) {
+      const size_t k = size_t(i.index), l = size_t(j.index);
+      return a.inputs[k] == b.inputs[l] && a.program->inputs()[k] == b.program->inputs()[l];
+    }
+    if (i.op == expr::Op::constant) return i.value.i == j.value.i;
+    if (i.index != j.index) return false;
+    for (size_t k = 0; k < i.operand.size(); ++k)
+      if (i.operand[k] != (j.operand[k] < 0 ? -1 : equal[size_t(j.operand[k])])) return false;
+    return true;
+  };
+  for (size_t y = 0; y < to.size(); ++y) {
+    // An operand that a has not got makes what is of it another value.
+    const bool known =
+        std::ranges::all_of(to[y].operand, [&](int o) { return o < 0 || equal[size_t(o)] >= 0; });
+    int x = known ? 0 : wanted + 1;
+    while (x <= wanted && !same(from[size_t(x)], to[y])) ++x;
+    if (x == wanted) return int(y);
+    equal.push_back(x < wanted ? x : -1);
   }
-  if (i.op == expr::Op::constant) return i.value.i == j.value.i;
-  if (i.index != j.index) return false;
-  for (size_t k = 0; k < i.operand.size(); ++k)
-    if ((i.operand[k] < 0) != (j.operand[k] < 0) ||
-        (i.operand[k] >= 0 && !same_value(a, i.operand[k], b, j.operand[k])))
-      return false;
-  return true;
+  return -1;
 }
 
 class Fusion {
@@ -161,15 +178,10 @@ class Fusion {
       for (size_t to = from + 1; to < stages_.size(); ++to) {
         Stage& reader = stages_[to];
         if (!reader.by_element || reader.given >= 0) continue;
-        const auto code = reader.spec->program->code();
-        for (size_t y = 0; y < code.size(); ++y)
-          if (code[y].op == root.op &&
-              same_value(*maker.spec, result.value, *reader.spec, int(y))) {
-            maker.keeps = 0;
-            reader.given = int(y);
-            reader.given_by = int(from);
-            break;
-          }
+        reader.given = same_value(*maker.spec, result.value, *reader.spec);
+        if (reader.given < 0) continue;
+        reader.given_by = int(from);
+        maker.keeps = 0;
       }
     }
   }
