@@ -29,6 +29,9 @@ def manual_seed(seed: _builtins.int) -> Generator:
     >>> arete.equal(x, arete.rand(3))
     True
     """
+    from .random import _check_may_set  # loaded when it is wanted
+
+    _check_may_set()
     _C.manual_seed(seed)
     return default_generator
 

@@ -116,12 +116,55 @@ def _parts(tree: Any) -> tuple[list[str], list, Any, Callable | type] | None:
     node = None if kind in _BUILT_IN else _pytree.SUPPORTED_NODES.get(kind)
     if node is None:
         return None
+    _pytree._check_whole(tree)
     children, context = node.flatten_fn(tree)
     keys = [str(k) for k, _ in node.flatten_with_keys_fn(tree)[0]] if node.flatten_with_keys_fn else []
     keys = ["".join(c if c.isalnum() or c == "_" else "" for c in k) for k in keys]
     if len(set(keys)) != len(children) or not all(k.isidentifier() and not k.startswith("_") for k in keys):
         keys = [f"item_{k}" for k in range(len(children))]
     return keys, list(children), context, lambda values: node.unflatten_fn(values, context)
+
+
+class _Context:
+    """What an object of a class that utils._pytree knows has besides its parts; `text` is all that a file says of it."""
+
+    def __init__(self, kind: type, value: Any = None, text: str | None = None) -> None:
+        self.kind, self.value, self.text = kind, value, text
+
+    @classmethod
+    def of(cls, kind: type, value: Any) -> "_Context":
+        dump = _pytree._dumpers.get(kind, (None, None))[0]
+        try:
+            return cls(kind, value, json.dumps(dump(value) if dump else value))
+        except (TypeError, ValueError):
+            return cls(kind, value)
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, _Context):
+            return False
+        if _Context in (self.kind, other.kind):  # of a file
+            return self.text is not None and self.text == other.text
+        if self.kind is not other.kind:
+            return False
+        if self.value is other.value and self.text == other.text:
+            return True
+        try:
+            return type(self.value) is type(other.value) and self.text == other.text and bool(self.value == other.value)
+        except (TypeError, ValueError, RuntimeError) as e:
+            raise TypeError(f"what a {self.kind.__qualname__} has besides its parts cannot be compared with what the program was recorded "
+                            f"with: {e}") from None
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _unwritten(form: Any) -> str | None:
+    """The name of a class of which a file could not say what its objects have besides their parts."""
+    if isinstance(form, dict):
+        if "namedtuple" in form and form.get("context", "") is None:
+            return form["namedtuple"]
+        form = list(form.values())
+    return next((name for x in form if (name := _unwritten(x)) is not None), None) if isinstance(form, (list, tuple)) else None
 
 
 def _refused(tree: Any, what: str) -> TypeError:
@@ -154,10 +197,11 @@ def _encode(tree: Any, tensors: list, what: str, classes: list | None = None) ->
         _check_keys(tree, what)
         return {kind.__name__: [[k, _encode(x, tensors, what, classes)] for k, x in tree.items()]}
     if (parts := _parts(tree)) is not None:
-        names, values, _, make = parts
+        names, values, context, make = parts
         if classes is not None:
             classes.append(make)
-        return {"namedtuple": kind.__name__, "fields": names, "items": [_encode(x, tensors, what, classes) for x in values]}
+        more = {} if context is None else {"context": _Context.of(kind, context).text}
+        return {"namedtuple": kind.__name__, "fields": names, "items": [_encode(x, tensors, what, classes) for x in values], **more}
     raise _refused(tree, what)
 
 
@@ -180,13 +224,18 @@ def _signature(tree: Any, tensors: list, what: str) -> Any:
         return (kind, *[(k, _signature(x, tensors, what)) for k, x in tree.items()])
     if (parts := _parts(tree)) is not None:
         names, values, context, _ = parts
-        return (kind.__name__, *names, *([] if context is None else [repr(context)]), *[_signature(x, tensors, what) for x in values])
+        read = getattr(kind, "_context_of_file", None)
+        besides = [_Context(_Context, text=read)] if read is not None else [] if context is None else [_Context.of(kind, context)]
+        return (kind.__name__, *names, *besides, *[_signature(x, tensors, what) for x in values])
     raise _refused(tree, what)
 
 
 @functools.lru_cache(maxsize=256)
-def _named_tuple(name: str, fields: tuple) -> type:
-    return collections.namedtuple(name, fields)
+def _named_tuple(name: str, fields: tuple, context: str | None = None) -> type:
+    made = collections.namedtuple(name, fields)
+    if context is not None:
+        made._context_of_file = context  # type: ignore[attr-defined]
+    return made
 
 
 def _leaf(kind: str, value: Any) -> Any:
@@ -212,7 +261,10 @@ def _builder(form: Any, classes: Iterator, order: list) -> Callable[[list], Any]
     if kind == "namedtuple":
         fields = dict(rest)
         known = next(classes, None)
-        make, parts = _named_tuple(value, tuple(fields["fields"]))._make if known is None else known, fields["items"]
+        if type(fields.get("context", "")) not in (str, type(None)):
+            raise ValueError(f"a saved program has a {value!r} with something else than a text besides its items")
+        parts = fields["items"]
+        make = _named_tuple(value, tuple(fields["fields"]), fields.get("context"))._make if known is None else known
         if len(parts) != len(fields["fields"]):
             raise ValueError(f"a saved program has a {value!r} of {len(parts)} items")
     elif kind in ("tuple", "list", "Size"):
@@ -508,6 +560,9 @@ class Recorded:
         return Recorded(self.program.clone(), self.form, self.classes)
 
     def save(self, f: Any, extra: dict | None = None) -> None:
+        if (name := _unwritten([self.form["args"], self.form["kwargs"]])) is not None:
+            raise NotImplementedError(f"save: what a {name} among the arguments has besides its parts is nothing that JSON can say: "
+                                      "utils._pytree.register_pytree_node(to_dumpable_context=) says it")
         files = {name: base64.b64encode(content.encode() if isinstance(content, str) else bytes(content)).decode()
                  for name, content in (extra or {}).items()}
         if files or "files" in self.program.metadata():  # of an earlier save() none are left

@@ -12,6 +12,7 @@ import functools as _functools
 import importlib as _importlib
 import os as _os
 import sys as _sys
+import threading as _threading
 import types as _types
 import weakref as _weakref
 from typing import Any, Callable
@@ -30,9 +31,18 @@ _wrappers: list[tuple[type, Callable]] = []
 _programs: Any = _weakref.WeakSet()
 _kept: "list[_Program] | None" = None
 _FORMATS = ("text", "json", "html")
-# Backends that the program has given names, and how many graphs for those are being recorded.
+# Backends that the program has given names, with their tags.
 _registered: dict[str, Callable] = {}
-_graphs_under_way = 0
+_tags: dict[str, tuple[str, ...]] = {}
+
+
+class _UnderWay(_threading.local):
+    """How many graphs for backends of the program this thread is recording."""
+
+    graphs = 0
+
+
+_under_way = _UnderWay()
 
 
 def _name_of(function: Any) -> str:
@@ -122,7 +132,7 @@ def _program_of(
         # From above here: graphs are recorded with all that programs are made of.
         return _importlib.import_module("arete._graph_backend").GraphProgram(backend, more, _name_of(model))
     if backend not in _BACKENDS:
-        raise RuntimeError(f"Invalid backend: {backend!r}: the names that are known are {', '.join(_BACKENDS)}, and mean one")
+        raise _importlib.import_module("arete._dynamo.exc").InvalidBackend(name=backend)
     options = dict(options or {})
     if not callable(options.pop("guard_filter_fn", callable)):  # there are no guards to choose from
         raise RuntimeError("compile(): guard_filter_fn is a function")
@@ -222,12 +232,11 @@ def _wrap(function: Callable, own: _Program) -> Callable:
 @_contextlib.contextmanager
 def _recording_graph() -> Any:
     """A graph for a backend of the program is being recorded."""
-    global _graphs_under_way
-    _graphs_under_way += 1
+    _under_way.graphs += 1
     try:
         yield
     finally:
-        _graphs_under_way -= 1
+        _under_way.graphs -= 1
 
 
 def is_compiling() -> bool:
@@ -236,7 +245,7 @@ def is_compiling() -> bool:
     >>> arete.compiler.is_compiling(), arete.compile(arete.compiler.is_compiling)()
     (False, True)
     """
-    return _C._is_compiling() or _graphs_under_way > 0
+    return _C._is_compiling() or _under_way.graphs > 0
 
 
 def is_dynamo_compiling() -> bool:
@@ -417,9 +426,10 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names of backends: the one that is here, and those that the program has registered (_dynamo.register_backend).
+    """The names of backends: the one that is here, and those that the program has registered (_dynamo.register_backend) without one of
+    these tags.
 
     >>> arete.compiler.list_backends()
     ['inductor']
     """
-    return sorted(["inductor", *_registered])
+    return sorted(["inductor", *(name for name in _registered if not set(_tags.get(name, ())) & set(exclude_tags or ()))])

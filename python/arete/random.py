@@ -16,6 +16,32 @@ __all__ = ["default_generator", "manual_seed", "seed", "initial_seed", "get_rng_
 default_generator = _C.default_generator
 
 
+class _Fixed(threading.local):
+    """What records calls that draw, and would lose where the numbers come from."""
+
+    by = ""
+
+
+_fixed = _Fixed()
+
+
+@contextmanager
+def _no_new_states(by: str) -> Iterator[None]:
+    """Seeds and states that are set meanwhile in this thread are an error, named by `by`."""
+    before, _fixed.by = _fixed.by, by
+    try:
+        yield
+    finally:
+        _fixed.by = before
+
+
+def _check_may_set() -> None:
+    """NotImplementedError where a seed or a state would be lost."""
+    if _fixed.by:
+        raise NotImplementedError(f"{_fixed.by}: a seed or state of random numbers is set inside of the function, and a list of "
+                                  "calls draws without: set it before the call")
+
+
 class _Shown(threading.local):
     """A seed and the one that is shown for it. Batches of a loader draw from streams of the epoch's seed, whoever makes them."""
 
@@ -34,6 +60,7 @@ def manual_seed(seed: int) -> Any:
     Traceback (most recent call last):
     RuntimeError: the seed 18446744073709551616 does not fit 64 bits
     """
+    _check_may_set()
     seed = int(seed)
     if not -2 ** 63 <= seed < 2 ** 64:
         raise RuntimeError(f"the seed {seed} does not fit 64 bits")
@@ -49,6 +76,7 @@ def seed() -> int:
     True
     >>> arete.random.set_rng_state(state)
     """
+    _check_may_set()
     return default_generator.seed()
 
 
@@ -83,6 +111,7 @@ def set_rng_state(new_state: Any) -> None:
     >>> arete.equal(x, arete.rand(2))
     True
     """
+    _check_may_set()
     default_generator.set_state(new_state)
 
 

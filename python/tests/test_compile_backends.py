@@ -1,6 +1,9 @@
 """Backends of programs: functions that are given what a compiled function calls as a graph."""
 import copy
+import dataclasses
 import importlib
+import pickle
+import threading
 
 import pytest
 
@@ -61,7 +64,7 @@ def test_modes_around_the_call():
     assert g.stats()["graphs"] == 1 and g(x).dtype is arete.float32 and g.stats()["graphs"] == 2  # without autocast
 
 
-def test_the_python_of_a_function_runs_once_in_each_call():
+def test_the_python_of_a_function_runs_in_each_call():
     count, factor = [0], [2.0]
 
     def f(x):
@@ -146,9 +149,106 @@ def test_what_is_no_graph_is_refused():
         arete.compile(layer, backend=eager).explain("json")
 
 
+def compiled(f, *args, **kwargs):
+    return arete.compile(f, backend=eager)(*args, **kwargs)
+
+
+Pair = dataclasses.make_dataclass("Pair", ["a", ("n", int, 3)])
+arete.utils._pytree.register_dataclass(Pair, drop_field_names=["n"])
+
+
+def with_numbers_apart(x):
+    with arete.random.fork_rng():
+        return arete.rand(2)
+
+
+def assigning(name, value):
+    return lambda x: (setattr(x, name, value), x * 1)[1]
+
+
+@pytest.mark.parametrize("f, given, said", [
+    (lambda d: d.update(y=d["x"] + 1), {"x": x}, "a list, dict or object"), (lambda l: l.append(l[0] + 1), [x], "a list, dict or object"),
+    (lambda p: setattr(p, "a", p.a + 1), Pair(x), "a list, dict or object"),
+    (lambda x: (arete.manual_seed(3), arete.rand(2))[1], x, "a seed or state"), (with_numbers_apart, x, "a seed or state"),
+    (lambda x: (arete.random.set_rng_state(arete.random.get_rng_state()), arete.rand(2))[1], x, "a seed or state"),
+    (lambda x: (arete.default_generator.manual_seed(123456), arete.rand(2))[1], x, "a seed or state"),
+    (assigning("requires_grad", True), x, "sets requires_grad"), (assigning("grad", x), x, "sets grad"),
+    (assigning("kept", 1), x, "sets an attribute"),
+    (lambda x: (x.retain_grad(), x * 1)[1], arete.ones(1, requires_grad=True) * 1, "retain"),
+    (lambda x: (x.register_hook(print), x * 1)[1], arete.ones(1, requires_grad=True), "hook"),
+    (lambda x: (x * 2).requires_grad_(), x, "sets requires_grad"), (lambda x: (x * 2).requires_grad_() * 2, x, "sets requires_grad"),
+    (lambda x: (lambda y: (y.retain_grad(), y)[1])(x * 2), arete.ones(1, requires_grad=True), "retain_grad")])
+def test_what_a_graph_would_leave_out_is_refused(f, given, said):
+    with pytest.raises(NotImplementedError, match=said):
+        compiled(f, given)
+    assert arete.compiler.is_compiling() is False
+    arete.manual_seed(3)  # no longer refused
+
+
+def test_arguments_are_what_they_are_in_eager_code():
+    p = nn.Parameter(arete.ones(2))
+    p.grad, p.name_of_mine = arete.full((2,), 5.0), "w"
+    found = compiled(lambda x: (isinstance(x, nn.Parameter), x.name_of_mine, x.grad * 2, x.shape), p)
+    assert found[:2] == (True, "w") and found[2].tolist() == [10.0, 10.0] and found[3] == (2,) and type(found[3]) is arete.Size
+    assert p.grad.tolist() == [5.0, 5.0]
+    assert compiled(lambda p: p.a * p.n, Pair(x)).tolist() == [3.0, -6.0, 9.0]
+    for run in (compiled, lambda f, given: arete.jit.trace(f, (given,))):
+        with pytest.raises(ValueError, match="the field 'n' of Pair is left out"):
+            run(lambda p: p.a * p.n, Pair(x, 10))
+
+
+def test_graphs_are_told_apart_by_how_inputs_lie():
+    backend = EagerAndRecordGraphs()
+    f, square, line = arete.compile(lambda x, y: x + y, backend=backend), arete.ones(3, 3), arete.ones(4)
+    for given in ((square, square.clone()), (square.T, square.clone()), (line[:2], line[2:]), (line[1:3], line[2:]),
+                  (line[:2], arete.ones(2)), (square, square.clone()), (line[:2], line[2:])):
+        f(*given)
+    assert len(backend.graphs) == 5
+
+
+def test_names_of_inputs():
+    backend = EagerAndRecordGraphs()
+    f = arete.compile(lambda x, b, a: x + 2 * b + 4 * a, backend=backend)
+    assert f(x, a=arete.tensor(1.0), b=arete.tensor(5.0)).tolist() == [15.0, 12.0, 17.0]
+    assert "mul.Tensor(2, b)" in backend.graphs[0].code
+    assert compiled(lambda owner, input_0, input_1: owner + input_0 + input_1, x, x * 1, x * 2).tolist() == [4.0, -8.0, 12.0]
+    assert compiled(lambda *x, x_0: x[0] - x_0, x, x_0=x * 2).tolist() == [-1.0, 2.0, -3.0]
+
+
+def test_recurrent_layers_are_refused_by_name():
+    for run in (lambda m, x: compiled(m, x), lambda m, x: arete.export.export(m, (x,)).graph_module):
+        with pytest.raises(NotImplementedError, match="nn.LSTM"):
+            run(nn.LSTM(2, 3), arete.ones(4, 1, 2))
+
+
+def test_other_threads_are_not_compiling():
+    seen = []
+
+    def f(x):
+        thread = threading.Thread(target=lambda: seen.append(arete.compiler.is_compiling()))
+        thread.start()
+        thread.join()
+        return x + arete.compiler.is_compiling()
+
+    assert compiled(f, arete.ones(1)).item() == 2.0 and seen == [False]
+
+
+def test_what_is_compiled_is_explained():
+    for function in (arete.compile(lambda x: x * 2 + 1, backend=eager), arete.compile(lambda x: x * 2 + 1)):
+        assert arete._dynamo.explain(function)(arete.ones(2)).ops_per_graph == [["mul", "add"]]
+
+
 def test_backends_have_names(monkeypatch):
     dynamo = arete._dynamo
     monkeypatch.setattr(arete.compiler, "_registered", {})
+    monkeypatch.setattr(arete.compiler, "_tags", {})
+    dynamo.register_backend(eager, "hidden", tags=("debug",))
+    assert "hidden" not in dynamo.list_backends() and "hidden" in dynamo.list_backends(("other",))
+    assert "hidden" in dynamo.list_backends(None)
+    with pytest.raises(dynamo.exc.InvalidBackend, match="nope") as error:
+        arete.compile(lambda x: x, backend="nope")
+    copied = pickle.loads(pickle.dumps(error.value))
+    assert type(copied) is dynamo.exc.InvalidBackend and str(copied) == str(error.value)
 
     @dynamo.register_backend(name="of_a_test")
     def backend(graph, inputs):

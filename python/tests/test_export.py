@@ -102,6 +102,44 @@ def test_registered_classes_in_files():
         arete.utils._pytree.register_dataclass(dataclasses.make_dataclass("C", ["a", "b"]), field_names=["a"])
 
 
+def test_what_objects_have_besides_their_parts():
+    class Box:
+        def __init__(self, a, k):
+            self.a, self.k = a, k
+
+    arete.utils._pytree.register_pytree_node(Box, lambda b: ([b.a], b.k), lambda c, k: Box(c[0], k))
+    half = list(range(1000))
+
+    class Long(list):
+        def __repr__(self):
+            return "Long"
+
+    class Net(arete.nn.Module):
+        def forward(self, b):
+            return b.a * len(b.k)
+
+    ep = arete.export.export(Net(), (Box(arete.ones(2), half),))
+    file = io.BytesIO()
+    arete.export.save(ep, file)
+    file.seek(0)
+    loaded = arete.export.load(file)
+    assert loaded.module()(Box(arete.ones(2), list(half))).tolist() == [1000.0] * 2
+    assert loaded.module()(*loaded.example_inputs[0]).tolist() == [1000.0] * 2
+    for program in (ep, loaded):
+        with pytest.raises(TypeError, match="another one than when the program was recorded"):
+            program.module()(Box(arete.ones(2), half[:-1]))
+    traced = arete.jit.trace(lambda b: b.a * b.k[0], (Box(arete.ones(2), Long([2])),))
+    with pytest.raises(TypeError, match="another one than when the program was recorded"):
+        traced(Box(arete.ones(2), Long([3])))
+    several = arete.ones(2)
+    traced = arete.jit.trace(lambda b: b.a * 2, (Box(arete.ones(2), several),))
+    assert traced(Box(arete.ones(2), several)).tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError, match="cannot be compared"):
+        traced(Box(arete.ones(2), several.clone()))
+    with pytest.raises(NotImplementedError, match="to_dumpable_context"):
+        arete.jit.save(traced, io.BytesIO())
+
+
 @on_the_cpu
 def test_sizes_that_are_said_by_tensors(torch, device):
     export = export_of(torch)
@@ -127,6 +165,37 @@ def test_sizes_that_are_said_by_tensors(torch, device):
     shapes[torch.ones(2)] = {0: export.Dim("m")}
     with pytest.raises(ValueError):
         export.export(Net(), (x, [y]), dynamic_shapes=shapes)
+
+
+@on_the_cpu
+def test_sizes_of_arguments_by_name(torch, device):
+    export = export_of(torch)
+
+    class Net(torch.nn.Module):
+        def forward(self, x, k=2, **more):
+            return x.sum(0) * k + more["y"].sum(0)
+
+    x, y = torch.ones(4, 3), torch.ones(5, 3)
+    shapes = export.ShapesCollection()
+    shapes[y] = {0: export.Dim("n")}
+    net = export.export(Net(), (x,), {"y": y}, dynamic_shapes=shapes).module()
+    assert net(x, y=torch.ones(7, 3)).tolist() == [15.0] * 3
+
+
+def test_other_inputs_by_name_and_with_defaults():
+    class Net(arete.nn.Module):
+        def forward(self, x, k=2, **more):
+            return x.sum(0) * k + more["y"].sum(0)
+
+    x, y, more = arete.ones(4, 3), arete.ones(5, 3), arete.export.AdditionalInputs()
+    more.add((x,), {"y": arete.ones(6, 3)})
+    for given in ((x,), (x, 2)):
+        assert arete.export.export(Net(), given, {"y": y}, dynamic_shapes=more).module()(*given, y=arete.ones(7, 3)).tolist() == [15.0] * 3
+    with pytest.raises(ValueError, match="3 is no tensor, and is another value elsewhere"):
+        arete.export.export(Net(), (x, 3), {"y": y}, dynamic_shapes=more)
+    more.add((x,), {})
+    with pytest.raises(ValueError, match=r"only some inputs have \['y'\]"):
+        arete.export.export(Net(), (x,), {"y": y}, dynamic_shapes=more)
 
 
 @on_the_cpu

@@ -420,8 +420,17 @@ def test_arguments_that_are_any_number(torch, device):
     several = fx.symbolic_trace(lambda *xs: xs[0] - xs[1])
     assert several(three, one).item() == 2.0 and fx.Interpreter(several).run(three, two).item() == 1.0
     assert [n.target for n in program.graph.nodes if n.op == "placeholder"] == ["x", "*args", "**kwargs"]
+    by_position = fx.symbolic_trace(lambda x, *, k: x - k)
+    assert by_position(three, k=one).item() == by_position(three, one).item() == 2.0
     with pytest.raises(fx.proxy.TraceError, match="cannot be iterated"):
         fx.symbolic_trace(lambda *xs: [x + 1 for x in xs])
+
+
+def test_arguments_by_name_behind_defaults():
+    """Where the other library makes code that is none."""
+    one, two = arete.ones(1), arete.ones(1) * 2
+    for f in (lambda x=1, *, k, **kw: x - k, lambda x=1, *rest, k, **kw: x - k, lambda x=1, *, k: x - k):
+        assert arete.fx.symbolic_trace(f)(k=two).item() == -1.0 and arete.fx.symbolic_trace(f)(two, k=one).item() == 1.0
 
 
 @on_the_cpu

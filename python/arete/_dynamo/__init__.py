@@ -189,12 +189,15 @@ def _output_of(own: Any) -> ExplainOutput:
 
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """Calls `f` compiled, and says what became of it, as torch does: `graph_count` plans ran, between `graph_break_count` looks at values,
-    for `break_reasons`, of `op_count` operators.
+    for `break_reasons`, of `op_count` operators. Of what is compiled, for a backend of the program, too, the function itself is called.
 
     >>> told = arete._dynamo.explain(lambda x: x * 2 + 1)(arete.ones(2))
     >>> told.graph_count, told.graph_break_count, told.ops_per_graph
     (1, 0, [['mul', 'add']])
     """
+
+    while (inner := getattr(f, "_orig_mod", None) or getattr(f, "_torchdynamo_orig_callable", None)) is not None:
+        f = inner
 
     def call(*args: Any, **kwargs: Any) -> ExplainOutput:
         own = _program_of(f)

@@ -20,7 +20,8 @@ class InvalidBackend(TorchDynamoException):
     """
 
     def __init__(self, name: str) -> None:
+        self.name = name
         super().__init__(f"Invalid backend: {name!r}, see `torch._dynamo.list_backends()` for available backends.")
 
     def __reduce__(self) -> Any:
-        return RuntimeError, self.args
+        return type(self), (self.name,)

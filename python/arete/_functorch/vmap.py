@@ -8,6 +8,7 @@ from .. import _C
 from .._C import Tensor
 from .._operators import cat
 from .._vmap import level
+from ..random import set_rng_state
 from ..utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["Tensor", "_broadcast_to_and_flatten", "tree_flatten", "tree_unflatten"]
@@ -126,7 +127,7 @@ def vmap_impl(func: Callable, in_dims: Any, out_dims: Any, randomness: str, chun
     state, chunks = _C.default_generator.get_state(), []
     for begin in range(0, batch, chunk_size):
         if randomness == "same":
-            _C.default_generator.set_state(state)
+            set_rng_state(state)
         length = min(chunk_size, batch - begin)
         chunks.append(run([t if d is None else t.narrow(d, begin, length) for d, t in zip(dims, leaves)], length))
     parts, out_form = zip(*map(tree_flatten, chunks))

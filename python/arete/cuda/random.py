@@ -9,7 +9,7 @@ from typing import Any, Iterable, List
 
 from .. import _C
 from .._cuda_streams import _number
-from ..random import default_generator, manual_seed as _manual_seed
+from ..random import _check_may_set, default_generator, manual_seed as _manual_seed
 
 __all__ = ["get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "manual_seed", "manual_seed_all", "seed",
            "seed_all", "initial_seed"]
@@ -42,6 +42,7 @@ def get_rng_state_all() -> List[Any]:
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
     """Restores a state of get_rng_state(). Without a GPU: nothing."""
+    _check_may_set()
     if _c.is_available():
         _check(device)
         default_generator.set_state(new_state)
@@ -66,6 +67,7 @@ manual_seed_all = manual_seed
 
 def seed() -> None:
     """Seeds from the operating system. Without a GPU: nothing."""
+    _check_may_set()
     if _c.is_available():
         default_generator.seed()
 

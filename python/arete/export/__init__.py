@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import base64 as _base64
-import base64 as _base64
 import io as _io
 from typing import Any
 

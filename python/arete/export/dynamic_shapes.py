@@ -171,6 +171,15 @@ def _check_dynamic(program: Any, form: dict, tensors: list, dynamic_shapes: Any)
                                f"calls, with the size {inputs[tensor][2][dim]} alone")
 
 
+def _bound(function: Any, args: tuple, kwargs: dict, with_defaults: bool = False) -> dict:
+    """The arguments by name, those in `**kwargs`, too."""
+    bound = _inspect.signature(function).bind(*args, **kwargs)
+    if with_defaults:
+        bound.apply_defaults()
+    rest = [p.name for p in bound.signature.parameters.values() if p.kind == p.VAR_KEYWORD]
+    return {**{k: v for k, v in bound.arguments.items() if k not in rest}, **(bound.arguments.get(rest[0], {}) if rest else {})}
+
+
 class ShapesCollection:
     """What is said of the sizes of tensors, by these: dynamic_shapes for arguments that hold them somewhere.
 
@@ -199,7 +208,7 @@ class ShapesCollection:
 
     def dynamic_shapes(self, m: Any, args: tuple, kwargs: dict | None = None) -> dict:
         """What export() is told of the arguments; ValueError for tensors that are not among them."""
-        bound = _inspect.signature(getattr(m, "forward", m)).bind(*args, **(kwargs or {})).arguments
+        bound = _bound(getattr(m, "forward", m), args, kwargs or {})
         missing = self._said.keys() - {id(x) for x in _pytree.tree_leaves(bound)}
         if missing:
             raise ValueError(f"ShapesCollection: {len(missing)} of {len(self._said)} tensors are not among the arguments")
@@ -229,19 +238,25 @@ class AdditionalInputs:
 
     def dynamic_shapes(self, m: Any, args: tuple, kwargs: dict | None = None) -> dict:
         """What export() is told of the arguments."""
-        signature = _inspect.signature(getattr(m, "forward", m))
-        first, *others = (signature.bind(*a, **k).arguments for a, k in ((args, kwargs or {}), *self._inputs))
+        function = getattr(m, "forward", m)
+        first, *others = (_bound(function, a, k, with_defaults=True) for a, k in ((args, kwargs or {}), *self._inputs))
+        for other in others:
+            if other.keys() != first.keys():
+                raise ValueError(f"AdditionalInputs: only some inputs have {sorted(other.keys() ^ first.keys())}")
 
         def differing(x: Any, *more: Any) -> Any:
             if not hasattr(x, "shape"):
-                if any(y != x for y in more):
+                if any(type(y) is not type(x) or y != x for y in more):
                     raise ValueError(f"AdditionalInputs: {x!r} is no tensor, and is another value elsewhere; programs have it inside")
                 return None
+            if not all(hasattr(y, "shape") for y in more):
+                raise ValueError("AdditionalInputs: what is a tensor is none elsewhere")
             if any(len(y.shape) != len(x.shape) for y in more):
                 raise ValueError("AdditionalInputs: a tensor has more dimensions elsewhere")
             return {d: Dim.DYNAMIC for d, n in enumerate(x.shape) if any(y.shape[d] != n for y in more)} or None
 
-        return {name: _pytree.tree_map(differing, tree, *[other[name] for other in others]) for name, tree in first.items()}
+        found = {name: _pytree.tree_map(differing, tree, *[other[name] for other in others]) for name, tree in first.items()}
+        return {name: found[name] for name in _bound(function, args, kwargs or {})}
 
     def verify(self, ep: Any) -> None:
         """Calls the program with all of them: an error says which it does not take."""

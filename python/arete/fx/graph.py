@@ -342,6 +342,7 @@ class _Writer:
     def code(self) -> PythonCode:
         parameters, body, result = [], [], None
         dies: dict[Node, list[str]] = {}  # values are let go where they are used last
+        has_default, stars = False, []  # type: ignore[var-annotated]
         seen: set[Node] = set()
         for node in reversed(self.graph.nodes):
             if node.op != "output" and not node.users and node.op != "placeholder":
@@ -354,6 +355,10 @@ class _Writer:
             if node.op == "placeholder":
                 default = f" = {self.text(node.args[0])}" if node.args else ""
                 own = node.target.lstrip("*")
+                if not node.args and own == node.target and has_default and "*" not in stars:
+                    parameters.append("*")  # only an argument that is given by name may follow one with a default
+                    stars.append("*")
+                has_default, stars = has_default or bool(node.args), [*stars, node.target[: len(node.target) - len(own)]]
                 parameters.append(node.target[: len(node.target) - len(own)] + (own if own.isidentifier() else node.name) + default)
                 if node.name != own and own.isidentifier():
                     body.append(f"{node.name} = {own}")

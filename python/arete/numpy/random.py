@@ -6,6 +6,7 @@ import functools as _functools
 import operator as _operator
 
 from .. import _C, _operators as _t
+from ..random import _check_may_set
 from ._array import (
     axis_of as _axis_of, get_device as _get_device, result_into as _result_into, sizes_of as _sizes_of, tensor_of as _tensor_of,
     result as _result,
@@ -173,6 +174,8 @@ class RandomState(_Distributions):
 
     def set_state(self, state):
         """Goes on from a state."""
+        if self._own is None:
+            _check_may_set()
         (self._own or _C.default_generator).set_state(state[1])
 
     def __reduce__(self):
@@ -252,6 +255,7 @@ class _Program(RandomState):
             seed = SeedSequence([_operator.index(v) for v in seed])._number() >> 1
         if seed is not None and not 0 <= _operator.index(seed) < 2**63:
             raise ValueError("Seed must be between 0 and 2**63 - 1")
+        _check_may_set()
         _C.manual_seed(SeedSequence()._number() >> 1 if seed is None else _operator.index(seed))
 
 

@@ -151,7 +151,8 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
 
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None) -> None:
     """Makes a dataclass a kind of node, whose children are its fields (`field_names`, or all but `drop_field_names`). A class of fields
-    that are not named, and have no defaults, cannot be made again: ValueError, as for what is no dataclass.
+    that are not named, and have no defaults, cannot be made again: ValueError, as for what is no dataclass. What is not named is as the
+    class makes it in what is put together; recorded programs refuse objects in which it is another value.
 
     >>> import dataclasses
     >>> Pair = dataclasses.make_dataclass("Pair", ["a", "b"])
@@ -167,10 +168,33 @@ def register_dataclass(cls, *, field_names=None, drop_field_names=None, serializ
     wrong += [n for n, f in fields.items() if n not in names and f.default is f.default_factory is dataclasses.MISSING]
     if wrong:
         raise ValueError(f"register_dataclass(): {wrong} of {cls.__qualname__} are no fields, or left out without a default")
+    others = [f.name for f in dataclasses.fields(cls) if f.name not in names]
+    if others:
+        _left_out[cls] = others
     register_pytree_node(
         cls, lambda x: ([getattr(x, n) for n in names], None), lambda children, _: cls(**dict(zip(names, children))),
         serialized_type_name=serialized_type_name,
         flatten_with_keys_fn=lambda x: ([(GetAttrKey(n), getattr(x, n)) for n in names], None))
+
+
+_left_out: dict = {}  # fields of dataclasses that are no children
+
+
+def _check_whole(tree) -> None:
+    """ValueError for an object with a field that its children do not make as it is."""
+    if type(tree) not in _left_out:
+        return
+    node = SUPPORTED_NODES[type(tree)]
+    made = node.unflatten_fn(*node.flatten_fn(tree))
+    for name in _left_out[type(tree)]:
+        here, there = (vars(x).get(name) if hasattr(x, "__dict__") else getattr(x, name, None) for x in (tree, made))
+        try:
+            same = here is there or type(here) is type(there) and bool(here.equal(there) if hasattr(here, "equal") else here == there)
+        except (TypeError, ValueError, RuntimeError):
+            same = False
+        if not same:
+            raise ValueError(f"the field '{name}' of {type(tree).__qualname__} is left out of trees, and is another value here ({here!r}) "
+                             f"than the class gives it ({there!r}): name it in register_dataclass(field_names=)")
 
 
 _register_pytree_node = register_pytree_node

@@ -14,8 +14,8 @@ CompilerFn = Callable
 
 
 def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Any = ()) -> Any:
-    """Gives a backend a name (its own, where none is said) for arete.compile(backend=name); also as a decorator. `tags` are words for
-    list_backends(), which knows no tags: AssertionError for a name that is taken.
+    """Gives a backend a name (its own, where none is said) for arete.compile(backend=name); also as a decorator. `tags` are words by which
+    list_backends() leaves it out. AssertionError for a name that is taken.
 
     >>> @arete._dynamo.register_backend
     ... def counted(graph, inputs):
@@ -32,7 +32,7 @@ def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Any
     name = name or compiler_fn.__name__
     if name in compiler._registered or name in compiler._BACKENDS:
         raise AssertionError(f"duplicate name: {name}")
-    compiler._registered[name] = compiler_fn
+    compiler._registered[name], compiler._tags[name] = compiler_fn, tuple(tags)
     return compiler_fn
 
 

@@ -62,9 +62,9 @@ def _with(argument: str, given: str, otherwise: str = "default") -> Callable[[li
 
 # The overloads by which torch's graphs call operators, where they are not "default": records have one for several of them.
 _OVERLOADS: dict[str, Any] = {
-    **dict.fromkeys("add sub mul frexp ldexp slice_copy split_copy unsafe_split".split(), "Tensor"),
-    **dict.fromkeys("eq ne lt le gt ge fmod remainder bitwise_and bitwise_or bitwise_xor copysign rsub fill masked_fill lerp "
-                    "bucketize".split(), _of("Tensor", "Scalar")),
+    **dict.fromkeys("add sub mul bucketize frexp ldexp slice_copy split_copy unsafe_split".split(), "Tensor"),
+    **dict.fromkeys("eq ne lt le gt ge fmod remainder bitwise_and bitwise_or bitwise_xor copysign rsub fill masked_fill "
+                    "lerp".split(), _of("Tensor", "Scalar")),
     **dict.fromkeys("log_softmax softmax select transpose unbind unflatten select_copy transpose_copy unbind_copy".split(), "int"),
     **dict.fromkeys(("pow", "float_power"), _of("Tensor_Tensor", "Tensor_Scalar", "Scalar")),
     **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _of("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
@@ -87,6 +87,9 @@ def _target(name: str, in_place: bool, args: list, kwargs: dict) -> Callable:
     overload = said(args, kwargs) if callable(said) else said or overload
     if in_place:
         op += "_"
+    if not hasattr(_ops, op):
+        of = " of a recurrent layer (nn.LSTM, nn.GRU, nn.RNN)" if op.startswith("recurrent") else ""
+        raise NotImplementedError(f"a graph of operators cannot have the call of {op}{of}, which ops.aten has no name for")
     # Where torch's name stands for a function with other arguments, the record itself.
     if getattr(ops._aten(op), "_records", None) == getattr(_ops, op)._records:
         return getattr(getattr(ops.aten, op), overload or "default")
