@@ -606,7 +606,7 @@ class Recorded:
                                  "out": out[0] if outputs == 1 else {"tuple": out}})
         try:
             form = json.loads(text)
-            texts = [form["kind"], form.get("name", ""), form.get("class", ""), *form["names"], *(k for k, _ in form["kwargs"])]
+            texts = [form["kind"], *(form.get(k, "") for k in ("name", "place", "class")), *form["names"], *(k for k, _ in form["kwargs"])]
             if not all(type(x) is str for x in texts) or type(form["names"]) is not list or len(form["names"]) < len(form["args"]):
                 raise ValueError
             made = cls(program, form)

@@ -102,8 +102,9 @@ class ScriptFunction:
 
     @property
     def qualified_name(self) -> str:
-        """`name`, with the place that torch gives it."""
-        return f"__torch__.{self.__name__}"
+        """`name`, with that of the function's module."""
+        place = self._recorded.form.get("place")
+        return f"__torch__.{place}.{self.__name__}" if place else f"__torch__.{self.__name__}"
 
 
 def _load_bytes(data: bytes) -> Any:

@@ -46,7 +46,11 @@ def record(function: Any, args: tuple, kwargs: dict, what: str, least: int | Non
     if is_module:
         check_module(function)
     own = type(function).__name__
-    more.update({"training": function.training, "class": own} if is_module else {"name": getattr(function, "__name__", own)})
+    if is_module:
+        more.update({"training": function.training, "class": own})
+    else:
+        place = getattr(function, "__module__", None) or "__main__"
+        more.update({"name": getattr(function, "__name__", own), "place": "" if place == "__main__" else place})
     return Recorded.record(function, args, kwargs, what=what, kind="module" if is_module else "function",
                            dynamic=None if least is None else lambda form, tensors: ([], every_dimension(tensors, least)), **more)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any, NamedTuple
 
@@ -152,7 +153,8 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None) -> None:
     """Makes a dataclass a kind of node, whose children are its fields (`field_names`, or all but `drop_field_names`). A class of fields
     that are not named, and have no defaults, cannot be made again: ValueError, as for what is no dataclass. What is not named is as the
-    class makes it in what is put together; recorded programs refuse objects in which it is another value.
+    class makes it in what is put together; recorded programs refuse objects in which it is another value. A class that is a node already
+    becomes what is said now, with a warning.
 
     >>> import dataclasses
     >>> Pair = dataclasses.make_dataclass("Pair", ["a", "b"])
@@ -168,6 +170,9 @@ def register_dataclass(cls, *, field_names=None, drop_field_names=None, serializ
     wrong += [n for n, f in fields.items() if n not in names and f.default is f.default_factory is dataclasses.MISSING]
     if wrong:
         raise ValueError(f"register_dataclass(): {wrong} of {cls.__qualname__} are no fields, or left out without a default")
+    if SUPPORTED_NODES.pop(cls, None):
+        warnings.warn(f"{cls} is already registered as pytree node. Overwriting the previous registration.", stacklevel=2)
+    _left_out.pop(cls, None)
     others = [f.name for f in dataclasses.fields(cls) if f.name not in names]
     if others:
         _left_out[cls] = others
