@@ -1,9 +1,13 @@
 #include "arete/distributed/distributed.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <list>
 #include <map>
 #include <numeric>
 
+#include "arete/base/error.h"
 #include "arete/distributed/environment.h"
 #include "arete/distributed/monitor.h"
 #include "arete/distributed/store_internal.h"
@@ -24,6 +28,27 @@ struct Groups {
 Groups& groups() {
   static auto* const all = new Groups;
   return *all;
+}
+
+/// A process that is forked has the memory of groups and none of the threads that they wait for at
+/// their end: there they have none.
+ProcessGroupPtr endless_in_forks(ProcessGroupPtr group) {
+  struct Living {
+    std::weak_ptr<ProcessGroup> group;
+    ProcessGroupPtr kept;
+  };
+  static auto* const mutex = new std::mutex;
+  static auto* const all = new std::list<Living>;
+  static const int watches = pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); },
+                                            [] {
+                                              for (Living& l : *all) l.kept = l.group.lock();
+                                              mutex->unlock();
+                                            });
+  ARETE_ASSERT(watches == 0);
+  const std::lock_guard lock(*mutex);
+  std::erase_if(*all, [](const Living& l) { return l.group.expired(); });
+  all->push_back({group, nullptr});
+  return group;
 }
 
 ProcessGroupPtr group_or_world(const ProcessGroupPtr& group) { return group ? group : world(); }
@@ -71,8 +96,8 @@ ProcessGroupPtr init_process_group(const InitOptions& options) {
   if (backend != "fake") start_monitor(meeting.store, meeting.rank, meeting.world_size);
   ProcessGroupPtr group;
   try {
-    group = std::make_shared<ProcessGroup>(name, backend, meeting.store, meeting.rank,
-                                           std::move(ranks), options.timeout);
+    group = endless_in_forks(std::make_shared<ProcessGroup>(
+        name, backend, meeting.store, meeting.rank, std::move(ranks), options.timeout));
     if (options.device) group->connect(options.device->resolved());
   } catch (...) {
     stop_monitor("could not begin its group");
@@ -142,9 +167,9 @@ ProcessGroupPtr new_group(std::vector<int> ranks, std::optional<Milliseconds> ti
   }
   const auto at = std::ranges::find(ranks, whole->rank());
   if (at == ranks.end()) return nullptr;
-  auto group = std::make_shared<ProcessGroup>(
+  auto group = endless_in_forks(std::make_shared<ProcessGroup>(
       name, backend.empty() ? whole->backend() : small_letters(backend), store,
-      int(at - ranks.begin()), ranks, timeout.value_or(whole->timeout()));
+      int(at - ranks.begin()), ranks, timeout.value_or(whole->timeout())));
   if (device) group->connect(device->resolved());
   const std::lock_guard lock(all.mutex);
   all.others.push_back(group);

@@ -1,9 +1,11 @@
 """Groups of processes: the same program by Arete and PyTorch, stores that both share, faults, launchers."""
+import gc
 import json
 import os
 import pathlib
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -967,3 +969,26 @@ dist.barrier()
 print("done")
 """, env={**os.environ, "ARETE_CUDA_PLUGIN": fake_gpus.plugin(), "OMP_NUM_THREADS": "1"})
     assert ranks == [("done\n", 0)] * 2, "\n".join(out for out, _ in ranks)
+
+
+@needs_gloo
+def test_forked_processes_do_not_wait_for_threads_of_groups():
+    """A group that is still known somewhere, and that a process forked from here lets go of."""
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    mesh = dist.init_device_mesh("cpu", (1,))
+    whole = dist.tensor.distribute_tensor(arete.ones(4, 2), mesh, [dist.tensor.Shard(0)])
+    assert whole.sum().item() == 8 and mesh._plans
+    held = [mesh.get_group(), mesh]
+    dist.destroy_process_group()
+    assert not mesh._plans
+    del whole
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        for _ in range(16):  # which take the places of the group's
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        mesh = None
+        held.clear()
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

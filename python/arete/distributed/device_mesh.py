@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from typing import Any, Optional, Sequence, Union
 
 from .. import _C
@@ -55,6 +56,16 @@ class _Open(threading.local):
 
 
 _open = _Open()
+# By their ids. Plans have the mesh that has them, and so its groups, which are to end when they are destroyed.
+_living: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+def _forget_plans() -> None:
+    for mesh in list(_living.values()):
+        mesh._plans.clear()
+
+
+c10d._at_end_of_groups.append(_forget_plans)
 
 
 class DeviceMesh:
@@ -95,6 +106,7 @@ class DeviceMesh:
         self.device_type, self._ranks, self._shape, self.mesh_dim_names = device_type, ranks, shape, names
         self._root, self._groups, self._flattened = root, None, {}
         self._plans: dict = {}  # of functions of tensors: Note [Plans]
+        _living[id(self)] = self
         here = c10d.get_rank()
         self._coordinate = None
         if here in ranks:

@@ -290,6 +290,9 @@ _descriptions: dict[str, str] = {}  # of groups, by their names
 ProcessGroup.group_desc = property(lambda self: _descriptions.get(self.group_name, "default_pg"))
 
 
+_at_end_of_groups: list = []  # functions that let go of what has groups
+
+
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
     """Ends a group, or all of them, after what is under way, which may take until its timeout."""
     if group is not GroupMember.NON_GROUP_MEMBER:
@@ -297,6 +300,8 @@ def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
         _d.destroy_process_group(group)
         if all_of_them:
             _pg_map.clear()
+            for end in _at_end_of_groups:
+                end()
         else:
             _pg_map.pop(group, None)
 
