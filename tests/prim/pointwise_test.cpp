@@ -378,6 +378,32 @@ TEST(Pointwise, arithmetic_of_two_steps_is_rounded_twice) {
         }
 }
 
+// What the block code of programs is: one step where there were two, nothing for what is given, and
+// first what depends on fixed inputs only.
+TEST(Pointwise, steps_of_block_code) {
+  const auto steps = [](const expr::ProgramPtr& program, const cpu::CodeKey& key = {}) {
+    return cpu::code_for(*program, key).body.size();
+  };
+  const auto traced = [](auto&& f) {
+    return expr::trace([&](std::span<const Value> v) { return std::vector{f(v[0], v[1], v[2])}; },
+                       std::vector<DType>(3, kFloat32), {}, {});
+  };
+  EXPECT_EQ(steps(traced([](Value a, Value b, Value c) { return (a - b) * c; })), 1u);
+  EXPECT_EQ(steps(traced([](Value a, Value b, Value) { return abs(a - b); })), 1u);
+  EXPECT_EQ(steps(traced([](Value a, Value b, Value c) { return (a - b) * c + (a - b); })), 2u);
+  const auto quotient = traced([](Value a, Value b, Value c) { return exp(a - b) / c; });
+  EXPECT_EQ(steps(quotient), 3u);
+  cpu::CodeKey key;
+  for (size_t i = 0; i < quotient->code().size(); ++i)
+    if (quotient->code()[i].op == Op::exp) key.given = int16_t(i);
+  EXPECT_EQ(steps(quotient, key), 1u);
+  cpu::CodeKey weighted;
+  weighted.fixed = 4;
+  const auto weight = traced([](Value a, Value b, Value c) { return (a - b) * exp(c); });
+  EXPECT_EQ(cpu::code_for(*weight, weighted).n_fixed, 1u);
+  EXPECT_EQ(steps(weight, weighted), 2u);
+}
+
 // Two results, of which one takes the place of what the other is computed from.
 TEST(Pointwise, steps_before_an_output_in_place) {
   const auto program = expr::trace(

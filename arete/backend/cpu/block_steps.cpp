@@ -108,7 +108,7 @@ bool BlockSteps::join_with_operand(size_t position, int operand) {
   for (size_t s = from + 1; s < body_.size(); ++s)
     if (s != position && std::ranges::count(body_[s].in, operand) > 0) return false;
   const bool alone = second->op == kernels::a_square || second->op == kernels::a_abs;
-  const int b = first->op == kernels::a_square ? a : first->other, c = alone ? -1 : second->other;
+  const int b = first->other, c = alone ? -1 : second->other;
   const auto op = first->op == kernels::a_square ? kernels::a_mul : first->op;
   const int scalars = int(uniform(b)) | int(c >= 0 && uniform(c)) << 1;
   const Kernel kernel = table_.joined[op][second->op][first->type][scalars];
@@ -151,14 +151,16 @@ void BlockSteps::leave_to_accumulation(kernels::KMonoid monoid) {
       continue;
     }
     if (monoid != kernels::m_sum) continue;
-    bool is_product = false, is_number = false;
-    for (Type t : {Type::f32, Type::f64}) {
-      is_product |= step->kernel == table_.binary[int(Op::mul)][int(t)][kernels::vv];
-      is_number |= step->choose == table_.choose[kernels::compare_eq][int(t)][8];
-    }
     const auto [a, b, c, d] = step->in;
-    is_product &= step->kind == Code::Step::kernel;
-    is_number &= step->kind == Code::Step::choose && a == b && a == c && is_zero(d);
+    const auto arithmetic = arithmetic_on(a, *step);
+    const bool is_product =
+        arithmetic && (arithmetic->op == kernels::a_square ||
+                       (arithmetic->op == kernels::a_mul && !uniform(a) && !uniform(b)));
+    bool is_number = false;
+    for (Type t : {Type::f32, Type::f64})
+      is_number |= step->kind == Code::Step::choose &&
+                   step->choose == table_.choose[kernels::compare_eq][int(t)][8];
+    is_number &= a == b && a == c && is_zero(d);
     if (!is_product && !is_number) continue;
     r = {a, is_product ? b : -1, is_number};
     body_.erase(step);

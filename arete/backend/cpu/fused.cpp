@@ -289,12 +289,14 @@ class Fusion {
             if (take < nest_.sizes[size_t(d)]) break;
             room /= take;
           }
-          if (group_ >= kFewRuns && packs(extents) && !packs(one)) extents = one;
+          if (group_ >= kFewRuns && inner_ == 1 && extents != one &&
+              packs(Tiling(nest_, extents)) && !packs(Tiling(nest_, one)))
+            extents = one;
           break;
         }
       }
       const Tiling tiling(nest_, extents);
-      const bool packed = packs(extents);
+      const bool packed = packs(tiling);
       if (packed && by_tiles()) group_ = 1;
       along_ = mode_ == Mode::columns && inner_ == 1 && !packed && extents[size_t(row_dims_)] == 1;
       kept_ = (by_tiles() ? group_ : inner_tiles(tiling.extents)) * tiling.tile_numel();
@@ -328,8 +330,8 @@ class Fusion {
     }
   }
 
-  bool packs(const Extents& extents) const {
-    return std::ranges::count(Tiling(nest_, extents).access, Tiling::Access::packed) > 0;
+  static bool packs(const Tiling& tiling) {
+    return std::ranges::count(tiling.access, Tiling::Access::packed) > 0;
   }
   /// Tiles that the elements of a group's rows are.
   int64_t inner_tiles(const Extents& extents) const {
@@ -396,7 +398,7 @@ class Fusion {
     }
     std::byte* acc = arena.take(size_t(group_) * 8 * std::max<size_t>(1, row_dtypes_.size()));
 
-    int64_t tiles = inner_tiles(tiling.extents);
+    const int64_t tiles = inner_tiles(tiling.extents);
     // Groups of one tile follow each other as tiles do.
     const bool follow = tiles == 1 && !by_tiles();
     std::optional<TileCursor> cursor;
@@ -408,8 +410,7 @@ class Fusion {
         cursor->next();
       const TileCursor& start = *cursor;
       int64_t n = 1;
-      if (by_tiles())
-        tiles = n = std::min(group_, nest_.sizes[size_t(row_dim_)] - start.start(row_dim_));
+      if (by_tiles()) n = std::min(group_, nest_.sizes[size_t(row_dim_)] - start.start(row_dim_));
       for (int d = 0; d < nest_.rank && !by_tiles(); ++d)
         if (is_row(d)) n *= start.extent(d);
       for (RowValue& v : values) v.is_spread = false;

@@ -85,7 +85,8 @@ def nonstrict_trace(traceable_fn: Callable) -> Callable:
 
 
 class error_on_graph_break:
-    """As a `with` block or a decorator, with False: a look at a value is no error, as everywhere. True is refused.
+    """As a `with` block or a decorator, with False: a look at a value is no error, but where compile() has fullgraph=True, which goes
+    on. True is refused.
 
     >>> with arete._dynamo.error_on_graph_break(False):
     ...     pass
